@@ -1,0 +1,22 @@
+"""The agents' arithmetic: inference, back-propagation and consensus, without I/O (Sec. III, Algorithm 1).
+
+The code is organised as follows:
+    step        one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
+    host        a set of agents with their data, plans and weights
+    plan        receptive fields and the product D u, cut for a host
+    links       the fewest message rows of a link, D_kz = R_kz S_kz
+    exchange    outbox and inbox: what crosses the border to a runtime
+    consensus   w_k = sum_z C_kz psi_z
+    rules       gd, momentum, adam
+    keyed       dropout and initial weights from keys
+    measures    scores, disagreement, stationarity
+"""
+
+from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.host import MASKS, Host, Training, make_host
+from gossamer.agents.links import Link, factor
+from gossamer.agents.rules import RULES, make_rule
+from gossamer.agents.step import backward, forward, loss_gradient, training_step
+
+__all__ = ["MASKS", "RULES", "Host", "Inbox", "Link", "Outbox", "Phase", "Training", "backward", "factor", "forward",
+           "loss_gradient", "make_host", "make_rule", "training_step"]

@@ -1,0 +1,67 @@
+"""Consensus: w_k = sum_z C_kz psi_z over agent k's neighbours (eq. (16))."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.links import Link
+from gossamer.model import Params
+from gossamer.model.sparse import Operator, make_operator
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """The rows of C that belong to the hosted agents, and the links on which their weights travel."""
+
+    inside: Tensor | Operator  # C between hosted agents [hosted, hosted]
+    outside: Tensor  # C between hosted agents and their neighbours elsewhere [hosted, incoming links]
+    outgoing: tuple[tuple[Link, int], ...]  # with the sender's position among the hosted agents
+    incoming: tuple[Link, ...]  # in sender order
+
+    def __call__(self, psi: Params, into: Params) -> Generator[Outbox, Inbox, Params]:
+        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read."""
+        messages: dict[Link, Tensor] = {}
+        if self.outgoing:
+            vectors = torch.cat([part.flatten(1) for part in psi.values()], dim=1)
+            messages = {link: vectors[position] for link, position in self.outgoing}
+        length = sum(part[0].numel() for part in psi.values())
+        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, {link: (length,) for link in self.incoming})
+        for name, part in psi.items():
+            _multiply(self.inside, part.flatten(1), into[name].flatten(1))
+        if self.incoming:
+            arrived = self.outside @ torch.stack([inbox[link] for link in self.incoming])
+            sizes = [part[0].numel() for part in psi.values()]
+            for target, piece in zip(into.values(), arrived.split(sizes, dim=1), strict=True):
+                target += piece.view_as(target)
+        return into
+
+
+def make_mixing(combination: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype) -> Mixing:
+    """The hosted agents' share of C [m, m]."""
+    here = np.asarray(agents, dtype=np.int64)
+    elsewhere = np.setdiff1d(np.arange(len(combination)), here)
+    inside = combination[np.ix_(here, here)]
+    z, k = np.nonzero(combination[np.ix_(here, elsewhere)].T)  # by sender, then by receiver
+    outside = np.zeros((len(here), len(z)))
+    outside[k, np.arange(len(z))] = combination[here[k], elsewhere[z]]
+    k_out, z_out = np.nonzero(combination[np.ix_(here, elsewhere)])
+    sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
+    return Mixing(
+        inside=make_operator(sparse.csr_array(inside), dtype) if sparse_enough else torch.tensor(inside, dtype=dtype),
+        outside=torch.tensor(outside, dtype=dtype),
+        outgoing=tuple((Link(int(here[a]), int(elsewhere[b])), int(a)) for a, b in zip(k_out, z_out, strict=True)),
+        incoming=tuple(Link(int(elsewhere[b]), int(here[a])) for b, a in zip(z, k, strict=True)),
+    )
+
+
+def _multiply(matrix: Tensor | Operator, vectors: Tensor, out: Tensor) -> None:
+    if isinstance(matrix, Operator):
+        out.copy_(matrix @ vectors)
+    else:
+        torch.mm(matrix, vectors, out=out)

@@ -1,0 +1,170 @@
+"""A host: a set of agents with their share of the data, the plans and C, and their weights, stacked.
+
+Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from gossamer.agents.consensus import Mixing, make_mixing
+from gossamer.agents.keyed import column_entropy, initial_normal, keep, row_entropy
+from gossamer.agents.plan import LayerPlan, Plan, make_plan
+from gossamer.agents.rules import State, UpdateRule
+from gossamer.data import DataGraph
+from gossamer.model import Layer, Network, Params
+from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
+
+MASKS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train: everything of Algorithm 1 that is a choice and not data."""
+
+    rule: UpdateRule
+    step_size: float  # the centralised one
+    step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is (C1), above it (C2)
+    weight_decay: float = 0.0
+    consensus_every: int = 1  # 0: never
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One plan with the hosted data laid out for it: what a forward pass reads."""
+
+    plan: Plan
+    products: tuple[DenseProduct | SparseProduct, ...]
+    features: Tensor  # the first layer's input rows, or a sparse input's entries
+    entropy: tuple[Tensor, ...]  # for each layer, the words that dropout hashes
+    targets: Tensor
+    masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
+
+
+@dataclass(frozen=True)
+class Host:
+    agents: tuple[int, ...]
+    num_agents: int
+    num_labelled: int  # |T_D|, of all agents
+    network: Network
+    training: Training
+    train_pass: Pass
+    full_pass: Pass
+    mixing: Mixing
+    params: Params
+    state: State
+    step: int = 0
+
+    def with_params(self, params: Params) -> "Host":
+        return replace(self, params=params)
+
+
+def make_host(
+    graph: DataGraph, shift: Any, network: Network, assignment: NDArray[np.int64],
+    combination: NDArray[np.float64], agents: Sequence[int], training: Training, *,
+    initial_deviation: float = 1e-3, same_initial: bool = False, dtype: torch.dtype = torch.float32,
+    receptive_field: bool = True,
+) -> Host:
+    """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
+    m = len(combination)
+    everything = np.ones(graph.num_vertices, dtype=bool)
+    labelled = graph.train if graph.train.ndim == 1 else graph.train.any(1)
+    params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
+    share = (graph, shift, network, assignment, agents, dtype)
+    return Host(
+        agents=tuple(agents),
+        num_agents=m,
+        num_labelled=int(graph.train.sum()),
+        network=network,
+        training=training,
+        train_pass=_make_pass(*share, labelled if receptive_field else everything, only_training=receptive_field),
+        full_pass=_make_pass(*share, everything, only_training=False),
+        mixing=make_mixing(combination, agents, dtype),
+        params=params,
+        state=training.rule.init(params),
+    )
+
+
+def initial_params(network: Network, agents: Sequence[int], seed: int, deviation: float, same: bool,
+                   dtype: torch.dtype) -> Params:
+    """Gaussian weights, separate for each agent or the same for all (Sec. V-A); biases start at 0."""
+    params: Params = {}
+    for index, layer in enumerate(network.layers):
+        draws = [initial_normal(layer.weight_shape, seed, 0 if same else k, index) for k in agents]
+        params[f"layer.{index}.weight"] = (torch.stack(draws) * deviation).to(dtype)
+        if layer.bias:
+            params[f"layer.{index}.bias"] = torch.zeros(len(agents), layer.outputs, dtype=dtype)
+    return params
+
+
+def _make_pass(graph: DataGraph, shift: Any, network: Network, assignment: NDArray[np.int64],
+               agents: Sequence[int], dtype: torch.dtype, outputs: NDArray[np.bool_], only_training: bool) -> Pass:
+    plan = make_plan(shift, [layer.filter for layer in network.layers], outputs, assignment, agents, dtype)
+    columns = _batch_columns(graph, only_training)
+
+    def chosen(array: NDArray[Any]) -> Tensor:
+        rows = array[plan.outputs]
+        return torch.from_numpy(rows if columns is None else rows[:, columns])
+
+    targets = chosen(graph.targets)
+    features, first = _first_input(graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns,
+                                   dtype)
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs)) for p in plan.layers[1:]))
+    return Pass(
+        plan=plan,
+        products=products,
+        features=features,
+        entropy=tuple(_entropy(layer, p, product, columns)
+                      for layer, p, product in zip(network.layers, plan.layers, products, strict=True)),
+        targets=targets if graph.num_classes is not None else targets.to(dtype),
+        masks={name: chosen(getattr(graph, name)) for name in MASKS},
+    )
+
+
+def _batch_columns(graph: DataGraph, only_training: bool) -> NDArray[np.int64] | None:
+    """The time steps that a pass computes: all, or those that hold a training example."""
+    if graph.batch is None:
+        return None
+    return np.flatnonzero(graph.train.any(0)) if only_training else np.arange(graph.batch)
+
+
+def _first_input(graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None,
+                 dtype: torch.dtype) -> tuple[Tensor, DenseProduct | SparseProduct]:
+    rows = graph.features[plan.inputs]
+    if sparse.issparse(rows):
+        product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
+        return product.values, product
+    dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs))
+
+
+def _entropy(layer: Layer, plan: LayerPlan, product: DenseProduct | SparseProduct,
+             columns: NDArray[np.int64] | None) -> Tensor:
+    """What dropout hashes: a word for each entry of a sparse input; for a dense one a word for each row (and time
+    step), to which the columns' words are added as it goes."""
+    if layer.dropout == 0.0:
+        return torch.empty(0, dtype=torch.int32)
+    words = row_entropy(torch.from_numpy(plan.inputs))
+    if isinstance(product, SparseProduct):
+        rows = torch.from_numpy(plan.input_row[product.entry_row])
+        return words[rows] + column_entropy(torch.from_numpy(product.entry_feature))
+    if columns is None:
+        return words[:, None]
+    return words[:, None, None] + row_entropy(column_entropy(torch.from_numpy(columns)))[None, :, None]
+
+
+def dropped(x: Tensor, words: Tensor, layer: Layer, training: Training, step: int, index: int) -> Tensor:
+    """Dropout of a layer's input: entries are zeroed with the layer's probability, the others scaled up."""
+    if layer.dropout == 0.0:
+        return x
+    if x.ndim > 1:
+        words = words + column_entropy(torch.arange(x.shape[-1]))
+    kept = keep(words, training.seed, step, index, layer.dropout)
+    return x * kept.to(x.dtype).mul_(1.0 / (1.0 - layer.dropout))

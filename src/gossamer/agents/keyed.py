@@ -1,0 +1,58 @@
+"""Random numbers that depend on what they are for, never on who draws them or when.
+
+Dropout is a hash of (seed, step, layer, vertex, column) and initial weights are a stream of (seed, agent, layer),
+so that every hosting of the agents sees the same ones (Algorithm 1, line 1).
+"""
+
+import torch
+from torch import Tensor
+
+_WORD = (1 << 64) - 1
+
+
+def key(*parts: int) -> int:
+    """A 64-bit key of a few integers: splitmix64 over each in turn."""
+    state = 0x243F6A8885A308D3
+    for part in parts:
+        state = (state ^ (part & _WORD)) + 0x9E3779B97F4A7C15 & _WORD
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & _WORD
+        state ^= state >> 31
+    return state
+
+
+def row_entropy(vertices: Tensor) -> Tensor:
+    """A 32-bit word for each vertex, int32 [n]; a matrix entry's word is the sum of its row's and column's."""
+    return _mix(vertices.to(torch.int32), 0x2545F491)
+
+
+def column_entropy(columns: Tensor) -> Tensor:
+    """A 32-bit word for each column (or time step), int32."""
+    return _mix(columns.to(torch.int32), 0x1B873593)
+
+
+def keep(entropy: Tensor, seed: int, step: int, layer: int, dropout: float) -> Tensor:
+    """Marks what dropout keeps, bool, shaped as `entropy`: each entry with probability 1 - dropout."""
+    threshold = round(dropout * 2**32) - 2**31
+    return _mix(entropy, _signed(key(seed, step, layer) >> 32)) >= threshold
+
+
+def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) -> Tensor:
+    """Standard normal numbers for one agent's layer, float64."""
+    stream = torch.Generator().manual_seed(key(seed, agent, layer) >> 1)
+    return torch.randn(shape, generator=stream, dtype=torch.float64)
+
+
+def _mix(words: Tensor, salt: int) -> Tensor:
+    """Two rounds of xor-shift and multiplication modulo 2^32; the upper bits of the result are well mixed."""
+    x = words ^ salt
+    shifted = torch.empty_like(x)
+    for shift, mask, factor in ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975)):
+        torch.bitwise_right_shift(x, shift, out=shifted)
+        x.bitwise_xor_(shifted.bitwise_and_(mask)).mul_(factor)
+    return x
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as a signed integer."""
+    return word - 2**32 if word >= 2**31 else word

@@ -1,0 +1,68 @@
+"""What is measured of a run: scores (eq. (7)), disagreement, and the stationarity g^t of eq. (19)."""
+
+from collections.abc import Generator, Iterable
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.exchange import Inbox, Outbox
+from gossamer.agents.host import MASKS, Host, Pass
+from gossamer.agents.step import forward
+from gossamer.model import Params
+from gossamer.model.losses import losses
+
+Sums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
+Scores = dict[str, dict[str, float]]
+
+
+def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, Sums]]:
+    """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores."""
+    outputs, _ = yield from forward(host, host.full_pass)
+    return outputs, score_sums(host.full_pass, outputs)
+
+
+def score_sums(on: Pass, outputs: Tensor) -> Sums:
+    """Sums over the hosted vertices, so that several hosts' can be added."""
+    each = losses(outputs, on.targets)
+    hit = (outputs.argmax(-1) == on.targets).to(each.dtype) if on.targets.dtype == torch.int64 else each
+    return {name: torch.stack([each[mask].sum(), hit[mask].sum(), mask.sum().to(each.dtype)])
+            for name, mask in on.masks.items()}
+
+
+def scores(parts: Iterable[Sums], classes: bool) -> Scores:
+    """Mean loss, and accuracy or mean squared error, on each mask; NaN on an empty one."""
+    hosts = list(parts)
+    result: Scores = {}
+    for name in MASKS:
+        loss, hit, count = sum(part[name].double() for part in hosts).tolist()  # type: ignore[union-attr]
+        mean = (loss / count, hit / count) if count else (float("nan"), float("nan"))
+        result[name] = {"loss": mean[0], "accuracy" if classes else "mse": mean[1]}
+    return result
+
+
+def disagreement(params: Params) -> float:
+    """The mean absolute distance between two agents' weights, over all pairs and parameters (Sec. V-B).
+
+    sum_{k<z} |w_k - w_z| = sum_r (2 r - m + 1) w_(r) with w_(0) <= ... <= w_(m-1), r = 0, ..., m - 1.
+    """
+    m = len(next(iter(params.values())))
+    if m == 1:
+        return 0.0
+    total, count = 0.0, 0
+    factor = torch.arange(1 - m, m, 2, dtype=torch.float64)
+    for part in params.values():
+        ordered = part.flatten(1).sort(dim=0).values
+        total += float((ordered.sum(1, dtype=torch.float64) * factor).sum())
+        count += part[0].numel()
+    return total / (count * m * (m - 1) / 2)
+
+
+def mean_params(params: Params) -> Params:
+    """The projection onto the consensus space: every agent gets the mean of all weights (eq. (9))."""
+    return {name: part.mean(0, keepdim=True).expand_as(part).contiguous() for name, part in params.items()}
+
+
+def squared_projection(gradient: Params) -> float:
+    """g^T Pi g = |sum_k g_k|^2 / m for the stacked gradient of all agents (eq. (19))."""
+    m = len(next(iter(gradient.values())))
+    return sum(float(part.double().sum(0).square().sum()) for part in gradient.values()) / m

@@ -1,0 +1,145 @@
+"""Algorithm 1 without I/O: one iteration as a generator that yields what to send and receives what arrived.
+
+`training_step` is composed of `forward` (eq. (5)-(7)), `backward` (eq. (12)) and consensus (eq. (16)). Between two
+exchanges the arithmetic is local and differentiated by autograd; across an exchange the chain rule is the filter's
+transpose over the same links reversed.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.exchange import Inbox, Outbox
+from gossamer.agents.host import Host, Pass, dropped
+from gossamer.model import Params
+from gossamer.model.losses import losses
+
+T = TypeVar("T")
+Exchanges = Generator[Outbox, Inbox, Tensor]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The local arithmetic between two filters, kept for the backward pass: leaves -> result."""
+
+    leaves: Params  # the previous filter's result `z`, where there is one, and the parameters that were used
+    result: Tensor
+
+
+def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
+    """One iteration of Algorithm 1. Returns the host after it and its share of the loss before it.
+
+    The host that went in is used up: its weights and state are overwritten in place.
+    """
+    t, how = host.step, host.training
+    loss, gradient = yield from loss_gradient(host)
+    if how.weight_decay:
+        for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
+            g.add_(host.params[name], alpha=how.weight_decay / host.num_agents)
+    psi = how.rule.update(gradient, host.state, host.params, step_size(host), t)
+    if how.consensus_every and (t + 1) % how.consensus_every == 0:
+        params = yield from host.mixing(psi, into=host.params)
+    else:
+        params = psi
+    return replace(host, params=params, step=t + 1), loss
+
+
+def loss_gradient(host: Host, dropout: bool = True) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
+    """The hosted share of L, and every hosted agent's gradient of L with respect to its own weights."""
+    outputs, segments = yield from forward(host, host.train_pass, differentiate=True, dropout=dropout)
+    with torch.enable_grad():
+        loss = labelled_loss(host, outputs)
+    segments[-1] = Segment(segments[-1].leaves, loss)
+    gradient = yield from backward(host, segments)
+    return loss.detach(), gradient
+
+
+def step_size(host: Host) -> float:
+    """eta^t for the hosted agents: m times the centralised one unless the rule is scale-free."""
+    how = host.training
+    eta = how.step_size / (1.0 + how.step_decay * host.step)
+    return eta if how.rule.scale_free else eta * host.num_agents
+
+
+def forward(host: Host, on: Pass, differentiate: bool = False, dropout: bool = False
+            ) -> Generator[Outbox, Inbox, tuple[Tensor, list[Segment]]]:
+    """The network's outputs for the pass's vertices, one exchange for each propagation (eq. (5)-(7)).
+
+    With `differentiate`, the local segments remember their graphs; the last segment's result is the output.
+    """
+    segments: list[Segment] = []
+    layers = host.network.layers
+    x, leaves = on.features, Params()
+    for index, (layer, plan) in enumerate(zip(layers, on.plan.layers, strict=True)):
+        weight = _leaf(host.params[f"layer.{index}.weight"], differentiate)
+        leaves[f"layer.{index}.weight"] = weight
+        with torch.set_grad_enabled(differentiate):
+            if dropout:
+                x = dropped(x, on.entropy[index], layer, host.training, host.step, index)
+            offers = on.products[index](x, weight.view(-1, layer.inputs, layer.outputs))
+        segments.append(Segment(leaves, offers))
+        terms = offers.detach().split([plan.sizes[p] for p in layer.filter.powers])
+        z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations])
+        leaves = Params(z=_leaf(z, differentiate))
+        with torch.set_grad_enabled(differentiate):
+            x = leaves["z"]
+            if layer.bias:
+                bias = _leaf(host.params[f"layer.{index}.bias"], differentiate)
+                leaves[f"layer.{index}.bias"] = bias
+                x = x + _of_rows(bias, plan.output_agent, x.ndim)
+            x = layer.activate(x)
+    segments.append(Segment(leaves, x))
+    return x, segments
+
+
+def backward(host: Host, segments: Sequence[Segment]) -> Generator[Outbox, Inbox, Params]:
+    """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
+
+    `segments` are forward's, the last one ending in the loss. From the last layer to the first: the gradient of a
+    filter's result goes through its transpose, one reversed exchange for each propagation, then through the local
+    segment before it.
+    """
+    gradient: Params = {}
+    g: Tensor | None = None
+    for index in reversed(range(len(segments))):
+        segment = segments[index]
+        found = torch.autograd.grad(segment.result, list(segment.leaves.values()), g)
+        gradient.update(zip(segment.leaves, found, strict=True))
+        if index == 0:
+            break
+        layer, plan = host.network.layers[index - 1], host.train_pass.plan.layers[index - 1]
+        transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.sizes, plan.within)
+        terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])
+        g = torch.cat(terms)
+    return {name: gradient[name] for name in host.params}
+
+
+def labelled_loss(host: Host, outputs: Tensor) -> Tensor:
+    """The hosted share of L = 1/|T_D| sum over labelled vertices (eq. (3))."""
+    on = host.train_pass
+    return losses(outputs, on.targets)[on.masks["train"]].sum() / host.num_labelled
+
+
+def _through(steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor], Exchanges]]
+             ) -> Generator[Outbox, Inbox, T]:
+    """Run a filter's generator, answering each u that it yields with the next propagation's D u."""
+    try:
+        u = next(steps)
+        for go in propagate:
+            u = steps.send((yield from go(u)))
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a filter asked for more propagations than were planned")
+
+
+def _leaf(tensor: Tensor, differentiate: bool) -> Tensor:
+    return tensor.detach().requires_grad_(differentiate)
+
+
+def _of_rows(per_agent: Tensor, agent: Tensor, ndim: int) -> Tensor:
+    """One row of `per_agent` [agents, width] for each vertex row, broadcast over a batch axis."""
+    rows = per_agent.index_select(0, agent)
+    return rows if ndim == 2 else rows[:, None, :]

@@ -1,0 +1,52 @@
+"""Assignments that need no search: uniform, nearest station, METIS's partition, and an array given by the user."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gossamer.errors import GossamerError
+
+
+def uniform(num_vertices: int, num_agents: int, seed: int) -> NDArray[np.int64]:
+    """a(i) drawn uniformly; almost every pair of agents then shares an edge (Sec. V-A)."""
+    return np.random.default_rng(seed).integers(0, num_agents, num_vertices)
+
+
+def nearest(positions: ArrayLike, stations: ArrayLike) -> NDArray[np.int64]:
+    """a(i) = the station next to vertex i; positions [n, 2], stations [m, 2]."""
+    offsets = np.asarray(positions)[:, None, :] - np.asarray(stations)[None, :, :]
+    return np.asarray((offsets**2).sum(-1).argmin(1), dtype=np.int64)
+
+
+def ring_of_stations(positions: ArrayLike, num_agents: int) -> NDArray[np.float64]:
+    """Stations equispaced on an ellipse through the area that the vertices cover (Sec. V-F)."""
+    places = np.asarray(positions, dtype=np.float64)
+    low, high = places.min(0), places.max(0)
+    angle = 2 * np.pi * np.arange(num_agents) / num_agents
+    return np.asarray((low + high) / 2 + np.stack([np.cos(angle), np.sin(angle)], axis=1) * (high - low) / 4 * 1.5)
+
+
+def metis(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+    """a(i) by METIS: few edges between agents, equal sizes. Needs the extra `metis`."""
+    try:
+        import pymetis
+    except ImportError:
+        raise GossamerError("--assignment metis needs pymetis: pip install 'gossamer[metis]'") from None
+    if num_agents == 1:
+        return np.zeros(adjacency.shape[0], dtype=np.int64)
+    options = pymetis.Options(seed=seed)
+    _, owner = pymetis.part_graph(num_agents, xadj=adjacency.indptr, adjncy=adjacency.indices, options=options)
+    return np.asarray(owner, dtype=np.int64)
+
+
+def given(array: ArrayLike, num_vertices: int, num_agents: int) -> NDArray[np.int64]:
+    """Check a user's own a(i): one agent number from 0 to m - 1 for each vertex."""
+    owner = np.asarray(array)
+    if owner.shape != (num_vertices,) or not np.issubdtype(owner.dtype, np.integer):
+        raise GossamerError(f"the assignment must be {num_vertices} integers, one for each vertex, "
+                            f"got {owner.dtype} {owner.shape}")
+    if len(owner) and (owner.min() < 0 or owner.max() >= num_agents):
+        raise GossamerError(f"the assignment must name agents 0 to {num_agents - 1}, "
+                            f"got {owner.min()} to {owner.max()}")
+    return owner.astype(np.int64)

@@ -1,0 +1,47 @@
+"""Data graphs: the pipeline's first stage.
+
+The code is organised as follows:
+    graph      DataGraph and the checks on a user's arrays
+    digits     the embedded data set
+    citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
+    tables     edges, features and labels as CSV
+    interop    NetworkX and PyTorch Geometric graphs
+    fetch      where files are found, or downloaded and verified
+    splits     masks drawn from a seed
+"""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from gossamer.data.citation import citation, npz
+from gossamer.data.digits import digits
+from gossamer.data.fetch import SOURCES
+from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.interop import from_networkx, from_pyg
+from gossamer.data.tables import tables
+from gossamer.errors import GossamerError
+
+__all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
+
+DATASETS = ("digits", *SOURCES)
+
+
+def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> DataGraph:
+    """A data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
+
+    `seed` draws the training, validation and test vertices where the data brings no split of its own.
+    """
+    path = Path(dataset)
+    if dataset == "digits":
+        return digits(seed)
+    if str(dataset) in SOURCES:
+        return citation(str(dataset), seed, progress)
+    if path.suffix == ".npz" and path.is_file():
+        return npz(path, seed)
+    if path.is_dir():
+        return tables(path, seed)
+    near = difflib.get_close_matches(str(dataset), DATASETS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise GossamerError(f"no data set, .npz file or folder of CSV tables called {str(dataset)!r}{hint} "
+                        f"Known data sets: {', '.join(DATASETS)}")

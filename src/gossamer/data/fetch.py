@@ -1,0 +1,106 @@
+"""Finds the files of known data sets: in GOSSAMER_DATA, then in the cache, then by a verified download."""
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossamer.errors import GossamerError
+
+Progress = Callable[[int, int], None]  # bytes so far, bytes in all (0: unknown)
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set's file lies below GOSSAMER_DATA, where it is published, and what must come out of it."""
+
+    path: str
+    url: str
+    blob: str | None  # git blob id of the published file; None: the sizes alone are checked
+    sizes: tuple[int, int, int, int]  # vertices, edges, features, classes
+
+
+_PPNP = "https://raw.githubusercontent.com/gasteigerjo/ppnp/master/ppnp/data/"
+SOURCES = {
+    "cora": Source("citation/cora_ml.npz", _PPNP + "cora_ml.npz",
+                   "f70cf83ac06ed70900e94c042ff32bbc8ceca086", (2810, 7981, 2879, 7)),
+    "citeseer": Source("citation/citeseer.npz", _PPNP + "citeseer.npz",
+                       "184dd894a26157601bd1d17b99d6ec4561c9de10", (2110, 3668, 3703, 6)),
+    "pubmed": Source("citation/pubmed.npz", _PPNP + "pubmed.npz",
+                     "e7dbba82dd4aaeff5a0e59b23d58158ced3ec42c", (19717, 44324, 500, 3)),
+    "coauthor-physics": Source(
+        "citation/coauthor_physics.npz",
+        "https://raw.githubusercontent.com/shchur/gnn-benchmark/master/data/npz/ms_academic_phy.npz",
+        None, (34493, 247962, 8415, 5)),
+}
+
+
+def locate(name: str, progress: Progress | None = None) -> Path:
+    """The path of a data set's file, downloaded into the cache if it is nowhere yet."""
+    source = SOURCES[name]
+    given = os.environ.get("GOSSAMER_DATA")
+    if given and (Path(given) / source.path).is_file():
+        return Path(given) / source.path
+    cached = _cache() / source.path
+    if not cached.is_file():
+        try:
+            download(source.url, cached, source.blob, progress)
+        except OSError as error:
+            raise GossamerError(
+                f"the data set {name!r} is not in GOSSAMER_DATA ({given or 'not set'}) nor in {cached}, and the "
+                f"download of {source.url} failed: {error}. Put the file there, or try again online") from None
+    return cached
+
+
+def download(url: str, target: Path, blob: str | None, progress: Progress | None = None) -> None:
+    """Fetch `url` into `target`, whole and verified or not at all.
+
+    The bytes go to a `.part` file first, from which an interrupted download goes on; it is renamed once the git
+    blob id, sha1("blob <size>\\0" + bytes), is right.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=60)  # noqa: S310 - the scheme is ours
+    except urllib.error.HTTPError as error:
+        error.close()
+        if have and error.code == 416:  # nothing after what we have: the part is whole, or of another file
+            part.unlink()
+            return download(url, target, blob, progress)
+        raise OSError(f"HTTP status {error.code}") from None
+    with response:
+        goes_on = response.status == 206
+        have = have if goes_on else 0
+        total = have + int(response.headers.get("Content-Length") or 0)
+        with part.open("ab" if goes_on else "wb") as file:
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                if progress:
+                    progress(have, total)
+    if total and have != total:
+        raise OSError(f"the connection ended after {have} of {total} bytes; run the command again to go on")
+    found = git_blob_id(part)
+    if blob is not None and found != blob:
+        part.unlink()
+        raise OSError(f"the file that arrived has the git blob id {found}, expected {blob}")
+    part.replace(target)
+
+
+def git_blob_id(path: Path) -> str:
+    """sha1 of "blob <size>\\0" and the bytes, as git names a file's content."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _cache() -> Path:
+    given = os.environ.get("GOSSAMER_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gossamer"

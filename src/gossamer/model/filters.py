@@ -1,0 +1,109 @@
+"""Graph filters y = sum_p f_p(D) x_p: how a layer combines what the vertices offer (eq. (5), (25)-(26)).
+
+A filter is a value: it says on which rows each x_p is needed, and its two generators do the arithmetic around the
+propagations. They yield u and are sent D u (`combine`), or yield g and are sent D^T g (`combine_transposed`), so
+that they know nothing of agents or messages. An order-P filter takes P propagations of the layer's output width.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Rows = NDArray[np.bool_]  # a set of vertices
+Steps = Generator[Tensor, Tensor, Tensor]
+
+
+class Filter(Protocol):
+    """x_p is offered for each p in `powers`, ascending; U_p are the rows on which it is needed."""
+
+    @property
+    def powers(self) -> tuple[int, ...]: ...
+
+    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
+        """U_0 = outputs, U_1, ..., U_P; the p-th propagation goes from U_p to U_{p-1}."""
+        ...
+
+    def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
+        """y on U_0 from x_p on U_p; `within[p]` says where U_{p-2} lies in U_p."""
+        ...
+
+    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
+                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
+        """The gradient of every x_p from that of y: f_p(D)^T g; `sizes[p]` is |U_p|."""
+        ...
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """y = sum_{p in powers} D^p x_p. Powers (1,): eq. (5); (0, ..., P): eq. (25)-(26); (0,): no graph at all."""
+
+    powers: tuple[int, ...]
+
+    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
+        sets = [outputs]
+        for _ in range(self.powers[-1]):
+            sets.append(neighbours(sets[-1]))
+        return sets
+
+    def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
+        """Horner's rule: y = x_0 + D (x_1 + D (x_2 + ...)), the brackets of eq. (26)."""
+        offered = dict(zip(self.powers, terms, strict=True))
+        u = offered[self.powers[-1]]
+        for p in reversed(range(self.powers[-1])):
+            u = yield u
+            if p in offered:
+                u = u + offered[p]
+        return u
+
+    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
+                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
+        """x_p receives (D^T)^p g."""
+        gradients = [g]
+        for _ in range(self.powers[-1]):
+            gradients.append((yield gradients[-1]))
+        return [gradients[p] for p in self.powers]
+
+
+@dataclass(frozen=True)
+class Chebyshev:
+    """y = sum_{p=0}^P T_p(D) x_p with T_0 = 1, T_1(D) = D, T_p = 2 D T_{p-1} - T_{p-2}."""
+
+    order: int
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        return tuple(range(self.order + 1))
+
+    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
+        sets = [outputs]
+        for p in range(1, self.order + 1):
+            reached = neighbours(sets[-1])
+            sets.append(reached | sets[p - 2] if p >= 2 else reached)
+        return sets
+
+    def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
+        """Clenshaw's rule: b_p = x_p + 2 D b_{p+1} - b_{p+2}, y = x_0 + D b_1 - b_2."""
+        b, later = terms[self.order], None
+        for p in reversed(range(self.order)):
+            shifted = yield b
+            y = terms[p] + (shifted if p == 0 else 2 * shifted)
+            if later is not None:
+                y = y - later.index_select(0, within[p + 2])
+            b, later = y, b
+        return b
+
+    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
+                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
+        """x_p receives t_p = T_p(D)^T g: t_0 = g, t_1 = D^T g, t_p = 2 D^T t_{p-1} - t_{p-2}."""
+        t = [g]
+        for p in range(1, self.order + 1):
+            shifted = yield t[-1]
+            if p >= 2:
+                shifted = 2 * shifted
+                shifted[within[p]] -= t[p - 2]
+            t.append(shifted)
+        return t

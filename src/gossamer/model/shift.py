@@ -1,0 +1,61 @@
+"""Shift operators D [n, n] of a data graph (Sec. II): what a propagation multiplies with."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import eigsh
+
+from gossamer.errors import GossamerError
+
+SHIFTS = ("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
+
+
+def make_shift(adjacency: Any, kind: str) -> Any:
+    """The shift operator of a name, CSR [n, n], from a symmetric adjacency without self-loops."""
+    match kind:
+        case "normalized":
+            return normalized_adjacency(adjacency)
+        case "random-walk":
+            return random_walk(adjacency)
+        case "laplacian":
+            return laplacian(adjacency)
+        case "scaled-laplacian":
+            return scaled_laplacian(adjacency)
+        case "identity":
+            return sparse.csr_array(sparse.eye_array(adjacency.shape[0]))
+    raise GossamerError(f"expected a shift among {', '.join(SHIFTS)}, got {kind!r}")
+
+
+def normalized_adjacency(adjacency: Any) -> Any:
+    """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I: the shift of a GCN."""
+    looped = adjacency + sparse.eye_array(adjacency.shape[0])
+    scale = sparse.diags_array(looped.sum(1) ** -0.5)
+    return sparse.csr_array(scale @ looped @ scale)
+
+
+def random_walk(adjacency: Any) -> Any:
+    """D = S^(-1) (A + I): the mean over a vertex and its neighbours. Not symmetric."""
+    looped = adjacency + sparse.eye_array(adjacency.shape[0])
+    return sparse.csr_array(sparse.diags_array(1.0 / looped.sum(1)) @ looped)
+
+
+def laplacian(adjacency: Any) -> Any:
+    """D = S - A, S the row sums of A."""
+    return sparse.csr_array(sparse.diags_array(adjacency.sum(1)) - adjacency)
+
+
+def scaled_laplacian(adjacency: Any, largest: float | None = 2.0) -> Any:
+    """D = 2 L / largest - I with L = I - S^(-1/2) A S^(-1/2): spectrum in [-1, 1], as Chebyshev polynomials want.
+
+    2 bounds every eigenvalue of L, so that agents need no common computation; None computes the largest.
+    """
+    n = adjacency.shape[0]
+    degree = adjacency.sum(1)
+    scale = sparse.diags_array(np.where(degree > 0, np.maximum(degree, 1e-300) ** -0.5, 0.0))
+    normalized = sparse.eye_array(n) - scale @ adjacency @ scale
+    if largest is None:
+        largest = float(eigsh(normalized, k=1, which="LA", return_eigenvectors=False)[0])
+    shift = sparse.csr_array(2.0 / largest * normalized - sparse.eye_array(n))
+    shift.eliminate_zeros()
+    return shift

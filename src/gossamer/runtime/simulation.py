@@ -1,0 +1,41 @@
+"""Simulation: hosts in one process, their exchanges handed over in memory."""
+
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+from torch import Tensor
+
+from gossamer.agents import Inbox, Link, Outbox
+
+T = TypeVar("T")
+
+
+def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
+    """Drive several hosts' generators in step: all yield, every message is delivered, all go on.
+
+    One host with all agents, the usual simulation, is the case of one generator and empty outboxes.
+    """
+    results: dict[int, T] = {}
+    inboxes: list[Inbox | None] = [None] * len(generators)
+    while len(results) < len(generators):
+        post: dict[Link, Tensor] = {}
+        expected: dict[int, Outbox] = {}
+        for index, generator in enumerate(generators):
+            try:
+                inbox = inboxes[index]
+                outbox = next(generator) if inbox is None else generator.send(inbox)
+            except StopIteration as done:
+                results[index] = done.value
+                continue
+            expected[index] = outbox
+            post.update(outbox.messages)
+        for index, outbox in expected.items():
+            inboxes[index] = {link: post.pop(link) for link in outbox.expected}
+        if post:
+            raise AssertionError(f"messages that nobody expected: {sorted(post)}")
+    return [results[index] for index in range(len(generators))]
+
+
+def run(generator: Generator[Outbox, Inbox, T]) -> T:
+    """Drive a host that carries all agents."""
+    return run_together([generator])[0]

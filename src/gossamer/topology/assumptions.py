@@ -1,0 +1,51 @@
+"""Checks Assumption A of Sec. III-C on a combination matrix: (A1) to (A3), each with its number."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gossamer.topology.families import Links
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What was found of (A1) symmetric and doubly stochastic, (A2) the spectral gap, (A3) zero where no link is."""
+
+    asymmetry: float
+    row_error: float
+    spectral_radius: float  # rho(C - 11^T/m)
+    off_links: float  # the largest |C_kz| where agents k and z have no link
+    components: int  # of the graph that C's nonzero entries draw
+
+    @property
+    def a1(self) -> bool:
+        return self.asymmetry <= 1e-12 and self.row_error <= 1e-12
+
+    @property
+    def a2(self) -> bool:
+        return self.spectral_radius < 1.0 - 1e-12 and self.components == 1
+
+    @property
+    def a3(self) -> bool:
+        return self.off_links == 0.0
+
+    @property
+    def holds(self) -> dict[str, bool]:
+        return {"A1": self.a1, "A2": self.a2, "A3": self.a3}
+
+
+def check_assumptions(combination: NDArray[np.float64], links: Links) -> Assumptions:
+    """Measure (A1)-(A3) for C [m, m] against the agent graph's links [m, m]."""
+    m = len(combination)
+    spectrum = np.linalg.eigvalsh((combination + combination.T) / 2 - 1.0 / m)
+    off = ~links & ~np.eye(m, dtype=bool)
+    components, _ = sparse.csgraph.connected_components(sparse.csr_array(combination != 0), directed=False)
+    return Assumptions(
+        asymmetry=float(abs(combination - combination.T).max()),
+        row_error=float(abs(combination.sum(1) - 1).max()),
+        spectral_radius=float(abs(spectrum).max()),
+        off_links=float(abs(combination[off]).max(initial=0.0)),
+        components=int(components),
+    )
