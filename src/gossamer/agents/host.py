@@ -116,7 +116,7 @@ def _make_pass(graph: DataGraph, shift: Any, network: Network, assignment: NDArr
     targets = chosen(graph.targets)
     features, first = _first_input(graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns,
                                    dtype)
-    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs)) for p in plan.layers[1:]))
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype) for p in plan.layers[1:]))
     return Pass(
         plan=plan,
         products=products,
@@ -142,7 +142,7 @@ def _first_input(graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDA
         product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
     dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
-    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs))
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype)
 
 
 def _entropy(layer: Layer, plan: LayerPlan, product: DenseProduct | SparseProduct,

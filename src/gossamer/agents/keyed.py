@@ -34,7 +34,7 @@ def column_entropy(columns: Tensor) -> Tensor:
 def keep(entropy: Tensor, seed: int, step: int, layer: int, dropout: float) -> Tensor:
     """Marks what dropout keeps, bool, shaped as `entropy`: each entry with probability 1 - dropout."""
     threshold = round(dropout * 2**32) - 2**31
-    return _mix(entropy, _signed(key(seed, step, layer) >> 32)) >= threshold
+    return _mix(entropy, _signed(key(seed, step, layer) >> 32), _ROUNDS[1:]) >= threshold
 
 
 def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) -> Tensor:
@@ -43,11 +43,15 @@ def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) ->
     return torch.randn(shape, generator=stream, dtype=torch.float64)
 
 
-def _mix(words: Tensor, salt: int) -> Tensor:
-    """Two rounds of xor-shift and multiplication modulo 2^32; the upper bits of the result are well mixed."""
-    x = words ^ salt
+# xor-shift by so many bits (with the mask that makes the shift a logical one), then a multiplication
+_ROUNDS = ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975))
+
+
+def _mix(words: Tensor, salt: int, rounds: tuple[tuple[int, int, int], ...] = _ROUNDS) -> Tensor:
+    """A hash modulo 2^32 whose upper bits are well mixed; one round is enough for words that are hashes already."""
+    x = (words ^ salt).mul_(-0x61C88647)
     shifted = torch.empty_like(x)
-    for shift, mask, factor in ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975)):
+    for shift, mask, factor in rounds:
         torch.bitwise_right_shift(x, shift, out=shifted)
         x.bitwise_xor_(shifted.bitwise_and_(mask)).mul_(factor)
     return x

@@ -113,7 +113,7 @@ def backward(host: Host, segments: Sequence[Segment]) -> Generator[Outbox, Inbox
         layer, plan = host.network.layers[index - 1], host.train_pass.plan.layers[index - 1]
         transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.sizes, plan.within)
         terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])
-        g = torch.cat(terms)
+        g = torch.cat(terms) if len(terms) > 1 else terms[0]
     return {name: gradient[name] for name in host.params}
 
 

@@ -1,5 +1,6 @@
 """DataGraph: the data graph G_D of Sec. II with features, targets and masks; the pipeline's first stage."""
 
+import hashlib
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,6 +70,16 @@ class DataGraph:
         n = self.num_vertices
         half = sparse.csr_array((self.weights, (i, j)), shape=(n, n))
         return sparse.csr_array(half + half.T)
+
+    def fingerprint(self) -> str:
+        """A hash of the whole content, so that a run is never continued on other data."""
+        digest = hashlib.sha256()
+        features = self.features
+        parts = [features.indptr, features.indices, features.data] if sparse.issparse(features) else [features]
+        for part in (self.edges, self.weights, *parts, self.targets, self.train, self.validation, self.test):
+            digest.update(f"{part.dtype}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
 
     def restricted_to(self, kept: NDArray[np.bool_]) -> "DataGraph":
         """The same data with only the edges that `kept` marks (Sec. V-C)."""

@@ -20,11 +20,13 @@ from gossamer.model.sparse import Pattern, make_pattern
 
 @dataclass(frozen=True)
 class Batch:
-    """Slabs with similar numbers of rows, padded to the largest."""
+    """Slabs with similar numbers of rows, padded to the largest; what the padding computes is never read."""
 
     slabs: Tensor  # int64 [slabs here]
-    inputs: Tensor  # int64 [slabs here * rows each]: the input row; the padding names the zero row after the last
+    inputs: Tensor  # int64 [slabs here * rows each]: the input row
     outputs: Tensor  # int64, as inputs: the row of the product
+    padding: Tensor  # int64: which of these are padding
+    place: slice  # where they lie when all batches stand one after the other
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class DenseProduct:
     """Plan of y[r] = x[input_row[r]] @ W[slab[r]] for dense x."""
 
     batches: tuple[Batch, ...]
-    collect: Tensor  # int64 [rows]: where each row of y lies in the batches' results put one after the other
+    size: int  # rows of all batches, with padding
+    collect: Tensor  # int64 [rows]: where each row of y lies in the batches
     spread: Pattern  # [input rows, batch rows]: which batch rows each input row went to
     ones: Tensor
 
@@ -42,72 +45,73 @@ class DenseProduct:
         return out
 
 
-def plan_dense(input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int) -> DenseProduct:
-    """Sort the slabs that occur into batches by size, at most twice the rows that are there."""
+def plan_dense(input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype
+               ) -> DenseProduct:
+    """Sort the slabs that occur into batches by size: few batches, few padded rows."""
     order = np.argsort(slab, kind="stable")
     used, starts, counts = np.unique(slab[order], return_index=True, return_counts=True)
-    batches, flat_inputs = [], []
+    batches: list[Batch] = []
     collect = np.empty(len(slab), dtype=np.int64)
-    base = 0
-    size_class = np.ceil(np.log2(counts)).astype(int)
-    for c in np.unique(size_class):
-        members = np.flatnonzero(size_class == c)
-        width = counts[members].max()
-        within = np.arange(width)
-        there = within[None, :] < counts[members][:, None]
-        rows = order[np.where(there, starts[members][:, None] + within[None, :], 0)]
-        inputs = np.where(there, input_row[rows], num_inputs).reshape(-1)
-        outputs = np.where(there, rows, len(slab)).reshape(-1)
-        collect[outputs[outputs < len(slab)]] = base + np.flatnonzero(outputs < len(slab))
-        base += len(outputs)
-        flat_inputs.append(inputs)
-        batches.append(Batch(torch.from_numpy(used[members]), torch.from_numpy(inputs), torch.from_numpy(outputs)))
-    all_inputs = np.concatenate(flat_inputs) if flat_inputs else np.empty(0, dtype=np.int64)
-    there = np.flatnonzero(all_inputs < num_inputs)
-    spread = sparse.csr_array((np.ones(len(there)), (all_inputs[there], there)), shape=(num_inputs, base))
-    return DenseProduct(tuple(batches), torch.from_numpy(collect), make_pattern(spread),
-                        torch.ones(len(there)))
+    size = 0
+    for members in _similar(counts):
+        within = np.arange(counts[members].max())
+        there = (within[None, :] < counts[members][:, None]).reshape(-1)
+        rows = order[(starts[members][:, None] + within[None, :]).reshape(-1) * there]
+        collect[rows[there]] = size + np.flatnonzero(there)
+        batches.append(Batch(torch.from_numpy(used[members]), torch.from_numpy(input_row[rows]),
+                             torch.from_numpy(rows), torch.from_numpy(np.flatnonzero(~there)),
+                             slice(size, size + len(rows))))
+        size += len(rows)
+    spread = sparse.csr_array((np.ones(len(slab)), (input_row, collect)), shape=(num_inputs, size))
+    return DenseProduct(tuple(batches), size, torch.from_numpy(collect), make_pattern(spread),
+                        torch.ones(len(slab), dtype=dtype))
+
+
+def _similar(counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Groups of similar counts: padding to a group's largest at most doubles the rows, or adds 2048 in all."""
+    descending = np.argsort(-counts, kind="stable")
+    groups: list[list[int]] = []
+    for c in descending.tolist():
+        if groups and counts[groups[-1][0]] - counts[c] <= max(counts[c], 2048 // len(counts)):
+            groups[-1].append(c)
+        else:
+            groups.append([c])
+    return [np.sort(group) for group in groups]
 
 
 class _DenseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, plan: DenseProduct) -> Tensor:
-        padded = torch.cat([x, x.new_zeros(1, *x.shape[1:])])
-        parts = []
+        result = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
         for batch in plan.batches:
-            rows = _rows_by_slab(padded, batch.inputs, len(batch.slabs))
-            parts.append(torch.bmm(rows, weight[batch.slabs]).view(len(batch.inputs), *x.shape[1:-1], -1))
-        ctx.save_for_backward(padded, weight)
+            slabs = len(batch.slabs)
+            torch.bmm(_by_slab(x.index_select(0, batch.inputs), slabs), weight.index_select(0, batch.slabs),
+                      out=_by_slab(result[batch.place], slabs))
+        ctx.save_for_backward(x, weight)
         ctx.plan = plan
-        if not parts:
-            return x.new_zeros(0, *x.shape[1:-1], weight.shape[2])
-        return torch.cat(parts).index_select(0, plan.collect)
+        return result.index_select(0, plan.collect)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
         (g,) = gradients
-        padded, weight = ctx.saved_tensors
+        x, weight = ctx.saved_tensors
         plan: DenseProduct = ctx.plan
-        g_padded = torch.cat([g, g.new_zeros(1, *g.shape[1:])])
         g_weight = torch.zeros_like(weight)
-        parts = []
+        g_rows = x.new_empty(plan.size, *x.shape[1:]) if ctx.needs_input_grad[0] else None
         for batch in plan.batches:
-            g_rows = _rows_by_slab(g_padded, batch.outputs, len(batch.slabs))
-            rows = _rows_by_slab(padded, batch.inputs, len(batch.slabs))
-            g_weight[batch.slabs] = torch.bmm(rows.transpose(1, 2), g_rows)
-            if ctx.needs_input_grad[0]:
-                g_x = torch.bmm(g_rows, weight[batch.slabs].transpose(1, 2))
-                parts.append(g_x.view(len(batch.inputs), *padded.shape[1:]))
-        if not ctx.needs_input_grad[0]:
-            return None, g_weight, None
-        if not parts:
-            return padded.new_zeros(len(padded) - 1, *padded.shape[1:]), g_weight, None
-        return plan.spread.times(plan.ones.to(g.dtype), torch.cat(parts)), g_weight, None
+            slabs = len(batch.slabs)
+            g_here = _by_slab(g.index_select(0, batch.outputs).index_fill_(0, batch.padding, 0.0), slabs)
+            x_here = _by_slab(x.index_select(0, batch.inputs), slabs)
+            g_weight.index_copy_(0, batch.slabs, torch.bmm(x_here.transpose(1, 2), g_here))
+            if g_rows is not None:
+                torch.bmm(g_here, weight.index_select(0, batch.slabs).transpose(1, 2),
+                          out=_by_slab(g_rows[batch.place], slabs))
+        return None if g_rows is None else plan.spread.times(plan.ones, g_rows), g_weight, None
 
 
-def _rows_by_slab(rows: Tensor, index: Tensor, num_slabs: int) -> Tensor:
-    """Rows [*, (batch,) width] picked by slab: [slabs, rows each (* batch), width]."""
-    return rows.index_select(0, index).reshape(num_slabs, -1, rows.shape[-1])
+def _by_slab(rows: Tensor, num_slabs: int) -> Tensor:
+    """Rows [slabs * each, (batch,) width] as [slabs, each (* batch), width]."""
+    return rows.view(num_slabs, -1, rows.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class _SparseProduct(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, weight: Tensor, plan: SparseProduct) -> Tensor:
         ctx.save_for_backward(values)
         ctx.plan, ctx.shape = plan, weight.shape
-        return plan.pattern.times(values, weight.reshape(-1, weight.shape[-1]))
+        return plan.pattern.times(values, weight.detach().reshape(-1, weight.shape[-1]))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:

@@ -1,0 +1,131 @@
+"""One training run beside its two references: the centralised network and the same without the graph (Sec. V-A)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossamer.agents.measures import Scores, disagreement
+from gossamer.data import DataGraph, load
+from gossamer.errors import GossamerError
+from gossamer.report.curves import draw_curves
+from gossamer.runtime import directory
+from gossamer.runtime.messages import count_messages
+from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.training import Hooks, Record, Run, baseline_settings, go_on, start
+
+HooksFor = Callable[[str, int, int], Hooks]  # of a model's name, its first step and its last
+
+
+@dataclass
+class Result:
+    """A finished (or interrupted) comparison: the distributed run, the references, and the summary of `--json`."""
+
+    run: Run
+    summary: dict[str, Any] = field(default_factory=dict)
+    baseline_histories: dict[str, list[Record]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        wanted = ("centralised", "graphless") if self.run.settings.baselines else ()
+        return self.run.complete and all(name in self.summary for name in wanted)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run directory, picture included."""
+        target = Path(folder)
+        directory.create(target)
+        directory.save_start(target, self.run)
+        _save(target, self)
+        return target
+
+
+def train(dataset: DataGraph | str | Path = "digits", settings: Settings | None = None, *, out: str | Path | None = None,
+          hooks: HooksFor | None = None, given: Mapping[str, Any] | None = None, **options: Any) -> Result:
+    """Train the distributed network and its references; options are those of `gossamer train`.
+
+    `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
+    C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
+    """
+    if settings is not None and options:
+        raise GossamerError("give either a Settings object or single options, not both")
+    if isinstance(dataset, DataGraph):
+        graph = dataset
+        settings = settings or make_settings({"dataset": graph.name, **options})
+    else:
+        settings = settings or make_settings({"dataset": str(dataset), **options})
+        graph = load(settings.dataset, settings.seed)
+    result = Result(start(graph, settings, **(given or {})))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        directory.create(folder)
+        directory.save_start(folder, result.run)
+    return finish(result, graph, folder, hooks)
+
+
+def resume(folder: Path, steps: int | None = None, hooks: HooksFor | None = None) -> Result:
+    """Go on with a run directory where its last checkpoint stands."""
+    settings = directory.read_settings_of(folder)
+    graph = load(settings.dataset, settings.seed)
+    return finish(Result(directory.read_run(folder, graph, steps)), graph, folder, hooks)
+
+
+def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFor | None) -> Result:
+    """Train what is left, and sum up; an interruption between two steps keeps what is done."""
+    settings = result.run.settings
+    make_hooks = hooks or (lambda name, first, last: Hooks())
+    mine = make_hooks("distributed", result.run.host.step, settings.steps)
+    if folder is not None:
+        mine = Hooks(mine.on_step, mine.on_record, lambda run: directory.save_checkpoint(folder, run),
+                     mine.should_stop)
+    try:
+        go_on(result.run, mine)
+    except GossamerError:
+        if folder is not None:
+            directory.save_summary(folder, result.run, {})
+        raise
+    result.summary = _summary(result.run)
+    if folder is not None:
+        directory.save_result(folder, result.run, result.summary)
+    if settings.baselines and result.run.complete:
+        for name, reference in baseline_settings(settings).items():
+            theirs = make_hooks(name, 0, settings.steps)
+            if name == "centralised" and settings.agents == 1:
+                result.summary[name] = result.summary["distributed"]
+                result.baseline_histories[name] = result.run.history
+                continue
+            other = go_on(start(graph, reference), theirs)
+            if not other.complete:
+                break
+            result.summary[name] = _final(other)
+            result.baseline_histories[name] = other.history
+    if folder is not None:
+        _save(folder, result)
+    return result
+
+
+def _save(folder: Path, result: Result) -> None:
+    directory.save_result(folder, result.run, result.summary)
+    draw_curves(folder / "curves.png", {"distributed": result.run.history, **result.baseline_histories},
+                result.run.deployment.graph.num_classes is not None,
+                title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents")
+
+
+def _final(state: Run) -> Scores:
+    last = state.history[-1]
+    return state.scores() if last["step"] != state.host.step else {
+        mask: last[mask] for mask in ("train", "validation", "test")}
+
+
+def _summary(state: Run) -> dict[str, Any]:
+    """The object of `--json`, without the references."""
+    messages = count_messages(state.deployment, state.settings)
+    return {
+        "distributed": _final(state),
+        "disagreement": disagreement(state.host.params),
+        "stationarity": state.history[-1]["stationarity"],
+        "best_stationarity": state.history[-1]["best_stationarity"],
+        "steps": state.host.step,
+        "edges_kept": state.deployment.edges_kept,
+        "messages": messages,
+        "seconds": state.seconds,
+    }

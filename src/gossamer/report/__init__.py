@@ -1,0 +1,1 @@
+"""Figures of runs: arrays and records in, pictures out."""

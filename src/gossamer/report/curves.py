@@ -1,0 +1,51 @@
+"""The picture of a run: training loss, test score and disagreement against steps."""
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colour-blind safe colours; the same method has the same colour in every figure.
+COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
+LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
+
+
+def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]], classes: bool, title: str) -> None:
+    """Draw the evaluations of each model; written whole or not at all."""
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    loss, score, apart = figure.subplots(1, 3)
+    measure = "accuracy" if classes else "mse"
+    for name, history in reversed(histories.items()):
+        steps = [record["step"] for record in history]
+        look: dict[str, Any] = {"color": COLOURS[name], "label": LABELS[name],
+                                "linewidth": 2.0 if name == "distributed" else 1.5}
+        loss.plot(steps, [record["train"]["loss"] for record in history], **look)
+        score.plot(steps, [record["test"][measure] for record in history], **look)
+        if name == "distributed":
+            apart.plot(steps, [record["disagreement"] for record in history], **look)
+    loss.set(title="Training loss", xlabel="step", yscale="log")
+    score.set(title="Test accuracy" if classes else "Test mean squared error", xlabel="step")
+    if not classes:
+        score.set_yscale("log")
+    apart.set(title="Disagreement between agents", xlabel="step")
+    if any(record["disagreement"] > 0 for record in histories["distributed"]):
+        apart.set_yscale("log")
+    for axes in (loss, score, apart):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    score.legend(frameon=False, reverse=True)
+    figure.suptitle(title)
+    save_figure(figure, path)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Render a figure to a PNG beside `path` and rename it."""
+    buffer = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(buffer.getvalue())
+    temporary.replace(path)

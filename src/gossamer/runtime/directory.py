@@ -1,0 +1,169 @@
+"""The run directory: what a run leaves behind, written whole or not at all.
+
+    run.json               settings, versions, summary
+    metrics.jsonl          a line for each evaluation
+    network.safetensors    assignment, combination
+    weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
+    checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on
+    curves.png             drawn by the caller
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from gossamer.data import DataGraph
+from gossamer.errors import GossamerError
+from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.training import Run, start, with_weights
+
+FORMAT = 1
+
+
+def create(folder: Path) -> None:
+    """Make an empty run directory; an existing one with files in it is never touched."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise GossamerError(f"{folder} exists and is not an empty folder; choose another --out, or go on with "
+                            f"gossamer train --resume {folder}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GossamerError(f"cannot make the run directory {folder}: {error}") from None
+
+
+def free_name(parent: Path, stem: str) -> Path:
+    """The first of parent/stem-1, parent/stem-2, ... that does not exist."""
+    number = 1
+    while (parent / f"{stem}-{number}").exists():
+        number += 1
+    return parent / f"{stem}-{number}"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a temporary file beside `path`, flush it to the disk and rename it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save_checkpoint(folder: Path, state: Run) -> None:
+    """Metrics first: they may run ahead of the checkpoint, never behind."""
+    lines = "".join(json.dumps(record) + "\n" for record in state.history)
+    write_atomically(folder / "metrics.jsonl", lines.encode())
+    tensors = {f"params.{name}": t for name, t in state.host.params.items()}
+    tensors |= {f"state.{name}": t for name, t in state.host.state.items()}
+    _write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step),
+                   seconds=str(state.seconds))
+
+
+def save_start(folder: Path, state: Run) -> None:
+    """What never changes during a run, and a run.json that says how to go on."""
+    _write_tensors(folder / "network.safetensors", {
+        "assignment": torch.from_numpy(state.deployment.assignment),
+        "combination": torch.from_numpy(state.deployment.combination)})
+    save_summary(folder, state, {})
+
+
+def save_result(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
+    """Everything that a run leaves behind, but for its picture."""
+    save_checkpoint(folder, state)
+    _write_tensors(folder / "weights.safetensors", state.host.params)
+    save_summary(folder, state, summary)
+
+
+def save_summary(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
+    content = {
+        "format": FORMAT,
+        "settings": state.settings.model_dump(mode="json"),
+        "data": {"name": state.deployment.graph.name, "fingerprint": state.fingerprint},
+        "versions": {"gossamer": version("gossamer"), "torch": torch.__version__, "numpy": np.__version__,
+                     "python": platform.python_version()},
+        "step": state.host.step,
+        "complete": state.complete,
+        "summary": dict(summary),
+    }
+    write_atomically(folder / "run.json", (json.dumps(content, indent=2) + "\n").encode())
+
+
+def read_settings_of(folder: Path) -> Settings:
+    """The settings of a run directory."""
+    return make_settings(_read_json(folder)["settings"], source=str(folder / "run.json"))
+
+
+def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: Any = None) -> Run:
+    """A run as its last checkpoint left it, ready to go on, with more steps if wished.
+
+    A shift operator that the user gave to the run must be given again: it is not stored.
+    """
+    content = _read_json(folder)
+    settings = make_settings(content["settings"], source=str(folder / "run.json"))
+    if steps is not None:
+        settings = settings.model_copy(update={"steps": steps})
+    network = _read_tensors(folder / "network.safetensors")
+    given = {"assignment": network["assignment"].numpy(), "combination": network["combination"].numpy(),
+             "shift": shift}
+    fresh = start(graph, settings, **given)
+    if content["data"]["fingerprint"] != fresh.fingerprint:
+        raise GossamerError(f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
+                            f"{folder} was trained on")
+    checkpoint = folder / "checkpoint.safetensors"
+    if not checkpoint.is_file():
+        return fresh
+    tensors = _read_tensors(checkpoint)
+    about = _read_metadata(checkpoint)
+    state = with_weights(
+        fresh, *({name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+                 for kind in ("params.", "state.")), step=int(about["step"]))
+    if state.host.step > settings.steps:
+        raise GossamerError(f"{folder} has done {state.host.step} steps already, asked for {settings.steps}; "
+                            "give more --steps")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    state.history = [r for r in map(json.loads, lines) if r["step"] <= state.host.step]
+    state.seconds = float(about["seconds"])
+    return state
+
+
+def _read_json(folder: Path) -> Any:
+    path = folder / "run.json"
+    try:
+        content = json.loads(path.read_text())
+    except OSError:
+        raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
+    except ValueError as error:
+        raise GossamerError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
+    return content
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor], **about: str) -> None:
+    content = save({name: t.detach().contiguous() for name, t in tensors.items()}, {"format": str(FORMAT), **about})
+    write_atomically(path, content)
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise GossamerError(f"cannot read {path}: {error}") from None
+
+
+def _read_metadata(path: Path) -> dict[str, str]:
+    with safetensors.safe_open(path, framework="pt") as file:
+        return dict(file.metadata())

@@ -1,0 +1,63 @@
+"""Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
+
+from typing import Any
+
+import numpy as np
+
+from gossamer.agents.links import Link
+from gossamer.agents.plan import message_rows
+from gossamer.runtime.deployment import Deployment
+from gossamer.runtime.settings import Settings
+
+
+def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
+    """Messages of one step by phase, of one evaluation, by link, in all, and as the paper counts.
+
+    A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
+    propagation and direction, forward only.
+    """
+    graph, network = deployment.graph, deployment.network
+    size = settings.torch_dtype.itemsize
+    filters = [layer.filter for layer in network.layers]
+    widths = [layer.outputs * size for layer in network.layers]
+    labelled = graph.train if graph.train.ndim == 1 else graph.train.any(1)
+    training = message_rows(deployment.shift, filters, labelled, deployment.assignment)
+    full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
+    times = 1 if graph.batch is None else int(graph.train.any(0).sum())
+    rows: dict[Link, int] = {}
+    moved: dict[Link, int] = {}
+    for width, rounds in zip(widths, training, strict=True):
+        for one in rounds:
+            for link, count in one.items():
+                rows[link] = rows.get(link, 0) + count
+                moved[link] = moved.get(link, 0) + count * times * width
+    vector = network.num_parameters * size if settings.consensus_every else 0
+    links = []
+    for k, z in zip(*np.nonzero(deployment.links), strict=True):
+        here, back = Link(int(k), int(z)), Link(int(z), int(k))
+        links.append({
+            "sender": here.sender, "receiver": here.receiver,
+            "forward_rows": rows.get(here, 0), "forward_bytes": moved.get(here, 0),
+            "backward_rows": rows.get(back, 0), "backward_bytes": moved.get(back, 0),
+            "consensus_rows": int(bool(vector)), "consensus_bytes": vector,
+            "shared_edges": int(deployment.shared_edges[k, z]),
+        })
+    rounds_of_consensus = settings.steps // settings.consensus_every if settings.consensus_every else 0
+    phases = {phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
+              for phase in ("forward", "backward", "consensus")}
+    batch = graph.batch or 1
+    evaluation = {
+        "rows": sum(sum(one.values()) for rounds in full for one in rounds),
+        "bytes": sum(sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True)
+                     for one in rounds)}
+    both_ways = int(deployment.shared_edges.sum())
+    return {
+        **phases,
+        "evaluation": evaluation,
+        "total_bytes": (phases["forward"]["bytes"] + phases["backward"]["bytes"]) * settings.steps
+        + phases["consensus"]["bytes"] * rounds_of_consensus,
+        "paper": {"rows": both_ways * sum(len(rounds) for rounds in full),
+                  "bytes": both_ways * batch * sum(len(rounds) * width
+                                                   for width, rounds in zip(widths, full, strict=True))},
+        "links": links,
+    }

@@ -1,0 +1,108 @@
+"""Settings: the one typed object behind the command line, a settings file and the Python call."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from gossamer.errors import GossamerError
+
+
+def _widths(value: Any) -> Any:
+    """Accept 64, "64,32" and [64, 32]."""
+    if isinstance(value, int):
+        return (value,)
+    if isinstance(value, str):
+        return tuple(part for part in value.replace(" ", "").split(",") if part)
+    return value
+
+
+Width = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """What a run does. Every field is an option of `gossamer train` and a key of a settings file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset: str = Field("digits", description="a data set's name, an .npz file or a folder of CSV tables")
+    agents: int = Field(10, ge=1, description="number of agents m; 1 is the centralised model")
+    assignment: str = Field("bfs", description="who holds which vertex: bfs, balanced, uniform, metis, nearest, or a "
+                                               "CSV file with columns vertex,agent")
+    topology: Literal["needed", "ring", "line", "complete"] = Field(
+        "needed", description="which agents talk: needed (where they share data edges), ring, line or complete; data "
+                              "edges that no link carries are dropped")
+    mixing: Literal["metropolis", "uniform"] = Field("metropolis", description="weights of C on the links")
+    layers: Literal["gcn", "chebyshev", "linear", "mlp"] = Field("gcn", description="kind of layers; linear has no "
+                                                                 "hidden layer, mlp no graph")
+    order: int = Field(1, ge=1, le=16, description="order P of a layer's filter")
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths)] = Field(
+        (64,), description="widths of the hidden layers, as in 64 or 64,32")
+    activation: Literal["relu", "tanh", "elu", "identity"] = Field("relu", description="after each hidden layer")
+    bias: bool = Field(False, description="give layers a bias")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout between layers, and on the input unless that is set")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="dropout on the input")
+    shift: Literal["auto", "normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"] = Field(
+        "auto", description="shift operator D; auto is scaled-laplacian for chebyshev and normalized otherwise")
+    update: Literal["gd", "momentum", "adam"] = Field("momentum", description="update rule")
+    momentum: float = Field(0.9, ge=0, lt=1, description="decay of momentum and of adam's first statistic")
+    step_size: float = Field(0.5, gt=0, description="the centralised step size")
+    step_decay: float = Field(0.0, ge=0, description="eta_t = eta / (1 + step_decay t); 0 keeps it constant")
+    weight_decay: float = Field(0.0, ge=0, description="factor of the squared weights in the loss")
+    steps: int = Field(500, ge=0, description="number of iterations; 0 writes the initial weights")
+    consensus_every: int = Field(1, ge=0, description="mix weights every so many steps; 0 never")
+    initial_deviation: float = Field(1e-3, ge=0, description="standard deviation of the initial weights")
+    same_initial: bool = Field(False, description="start all agents from the same weights")
+    seed: int = Field(0, ge=0, lt=2**63, description="decides everything random")
+    evaluate_every: int = Field(10, ge=1, description="steps between two evaluations")
+    checkpoint_every: int = Field(100, ge=1, description="steps between two checkpoints")
+    dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers")
+    baselines: bool = Field(True, description="train the centralised and the graph-less model for comparison")
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return torch.float64 if self.dtype == "float64" else torch.float32
+
+    @property
+    def shift_kind(self) -> str:
+        if self.shift != "auto":
+            return self.shift
+        return "scaled-laplacian" if self.layers == "chebyshev" else "normalized"
+
+
+def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settings:
+    """Check a mapping; a mistake is told in one line for each key, with the nearest name for an unknown one."""
+    known = tuple(Settings.model_fields)
+    complaints = []
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            complaints.append(f"{source}: unknown setting {name!r}"
+                              + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"))
+    try:
+        if not complaints:
+            return Settings(**values)
+    except ValidationError as error:
+        for problem in error.errors():
+            name = ".".join(str(part) for part in problem["loc"])
+            complaints.append(f"{source}: {name} = {problem['input']!r}: {problem['msg'].lower()}")
+    raise GossamerError("\n".join(complaints))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise GossamerError(f"cannot read {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise GossamerError(f"{path} is not valid TOML: {error}") from None
+    for name in ("dataset", "assignment"):
+        given = values.get(name)
+        if isinstance(given, str) and not Path(given).is_absolute() and (path.parent / given).exists():
+            values[name] = str(path.parent / given)
+    return values

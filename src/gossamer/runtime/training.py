@@ -1,0 +1,123 @@
+"""A simulated training run: Algorithm 1 on one host with all agents, with evaluations, stops and resumption."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.host import Host
+from gossamer.agents.measures import Scores, disagreement, evaluate, mean_params, scores, squared_projection
+from gossamer.agents.step import loss_gradient, training_step
+from gossamer.data import DataGraph
+from gossamer.errors import GossamerError
+from gossamer.runtime.deployment import Deployment, host_of, make_deployment
+from gossamer.runtime.settings import Settings
+from gossamer.runtime.simulation import run
+
+Record = dict[str, Any]  # one evaluation: step, scores of each mask, disagreement, stationarity
+
+
+@dataclass
+class Run:
+    """A run and where it stands. `host` holds the weights; `history` the evaluations so far."""
+
+    settings: Settings
+    deployment: Deployment
+    host: Host
+    fingerprint: str  # of the data graph
+    history: list[Record] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return self.host.step >= self.settings.steps
+
+    def scores(self) -> Scores:
+        """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
+        _, sums = run(evaluate(self.host))
+        return scores([sums], self.deployment.graph.num_classes is not None)
+
+    def predict(self) -> Tensor:
+        """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
+        outputs, _ = run(evaluate(self.host))
+        ordered = torch.empty_like(outputs)
+        ordered[torch.from_numpy(self.host.full_pass.plan.outputs)] = outputs
+        return ordered
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a caller may follow or decide while a run goes on; nothing here changes its numbers."""
+
+    on_step: Callable[[int, float], None] = lambda step, loss: None
+    on_record: Callable[[Record], None] = lambda record: None
+    on_checkpoint: Callable[[Run], None] = lambda run: None
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def start(graph: DataGraph, settings: Settings, **given: Any) -> Run:
+    """A run at step 0. `given` may hold an assignment, a combination or a shift."""
+    deployment = make_deployment(graph, settings, **given)
+    fingerprint = graph.fingerprint() + ("" if given.get("shift") is None else " with a shift of its own")
+    return Run(settings, deployment, host_of(deployment, settings), fingerprint)
+
+
+def go_on(state: Run, hooks: Hooks | None = None) -> Run:
+    """Train until the settings' number of steps, or until told to stop between two steps."""
+    hooks = hooks or Hooks()
+    settings, began, before = state.settings, time.perf_counter(), state.seconds
+    while True:
+        step = state.host.step
+        due = step % settings.evaluate_every == 0 or step == settings.steps
+        if due and (not state.history or state.history[-1]["step"] < step):
+            state.history.append(_record(state))
+            hooks.on_record(state.history[-1])
+            _check_loss(state.history[-1]["train"]["loss"], step)
+        state.seconds = before + time.perf_counter() - began
+        if step >= settings.steps or hooks.should_stop():
+            return state
+        if step and step % settings.checkpoint_every == 0:
+            hooks.on_checkpoint(state)
+        state.host, loss = run(training_step(state.host))
+        hooks.on_step(state.host.step, float(loss))
+
+
+def _record(state: Run) -> Record:
+    """One line of metrics: scores, disagreement, g^t at the mean weights and the best so far (eq. (19)-(20))."""
+    host = state.host
+    _, gradient = run(loss_gradient(host.with_params(mean_params(host.params)), dropout=False))
+    stationarity = squared_projection(gradient)
+    best = min([stationarity, *(record["best_stationarity"] for record in state.history)])
+    return {"step": host.step, **state.scores(), "disagreement": disagreement(host.params),
+            "stationarity": stationarity, "best_stationarity": best}
+
+
+def _check_loss(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise GossamerError(f"the training loss is {loss} at step {step}: the run has diverged; "
+                            "try a smaller --step-size")
+
+
+def baseline_settings(settings: Settings) -> dict[str, Settings]:
+    """The comparison models, trained the same way: the centralised network, and the same without the graph."""
+    alone = {"agents": 1, "assignment": "bfs", "topology": "complete"}
+    plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}
+    return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}
+
+
+def with_weights(state: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int) -> Run:
+    """The run with stored weights in place of its own, copied so that they lie as fresh ones would."""
+    def adopted(mine: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
+        expected = {name: tuple(t.shape) for name, t in mine.items()}
+        found = {name: tuple(t.shape) for name, t in stored.items()}
+        if expected != found:
+            raise GossamerError(f"the stored {what} do not fit the settings: expected {expected}, found {found}")
+        return {name: stored[name].to(t.dtype).clone() for name, t in mine.items()}
+
+    host = replace(state.host, params=adopted(state.host.params, params, "weights"),
+                   state=adopted(state.host.state, update_state, "update statistics"), step=step)
+    return replace(state, host=host)
