@@ -78,8 +78,7 @@ def make_plan(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: 
     place[list(agents)] = np.arange(len(agents))
     hosted = place[assignment]  # position of each vertex's agent on this host, or -1
     order = np.argsort(np.where(hosted < 0, len(agents), hosted), kind="stable")[: int((hosted >= 0).sum())]
-    entries = shift.tocoo()
-    edges = (entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data)
+    edges = _entries(shift)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
     needed = outputs
@@ -119,8 +118,7 @@ def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> li
 
 def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints) -> list[list[dict[Link, int]]]:
     """Rows that each link carries, by layer and propagation (from U_P down), with every agent on its own."""
-    entries = shift.tocoo()
-    edges = (entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data)
+    edges = _entries(shift)
     counts = []
     for sets in receptive_fields(shift, filters, outputs):
         rounds = []
@@ -131,6 +129,12 @@ def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignmen
             rounds.append(dict(factor(i, j, w, assignment[i], assignment[j]).counts))
         counts.append(rounds)
     return counts
+
+
+def _entries(shift: Any) -> tuple[Ints, Ints, NDArray[Any]]:
+    """(i, j, D_ij) of all entries. Copies, because scipy may sort a matrix in place later on."""
+    entries = shift.tocoo()
+    return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.copy()
 
 
 def _between(edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows) -> tuple[Ints, Ints, NDArray[Any]]:

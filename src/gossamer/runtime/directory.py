@@ -111,31 +111,45 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
+    state = _fresh(folder, graph, steps, shift)
+    checkpoint = folder / "checkpoint.safetensors"
+    if not checkpoint.is_file():
+        return state
+    tensors = _read_tensors(checkpoint)
+    about = _read_metadata(checkpoint)
+    state = with_weights(
+        state, *({name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+                 for kind in ("params.", "state.")), step=int(about["step"]))
+    if state.host.step > state.settings.steps:
+        raise GossamerError(f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; "
+                            "give more --steps")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    state.history = [r for r in map(json.loads, lines) if r["step"] <= state.host.step]
+    state.seconds = float(about["seconds"])
+    return state
+
+
+def read_weights(folder: Path, graph: DataGraph, shift: Any = None) -> Run:
+    """A run with the weights that it left behind, for prediction."""
+    state = _fresh(folder, graph, None, shift)
+    path = folder / "weights.safetensors"
+    if not path.is_file():
+        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
+    return with_weights(state, _read_tensors(path), state.host.state, step=state.settings.steps)
+
+
+def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run:
+    """The run of a directory at step 0, with its own assignment and C, on the same data."""
     content = _read_json(folder)
     settings = make_settings(content["settings"], source=str(folder / "run.json"))
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     network = _read_tensors(folder / "network.safetensors")
-    given = {"assignment": network["assignment"].numpy(), "combination": network["combination"].numpy(),
-             "shift": shift}
-    fresh = start(graph, settings, **given)
-    if content["data"]["fingerprint"] != fresh.fingerprint:
+    state = start(graph, settings, assignment=network["assignment"].numpy(),
+                  combination=network["combination"].numpy(), shift=shift)
+    if content["data"]["fingerprint"] != state.fingerprint:
         raise GossamerError(f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
                             f"{folder} was trained on")
-    checkpoint = folder / "checkpoint.safetensors"
-    if not checkpoint.is_file():
-        return fresh
-    tensors = _read_tensors(checkpoint)
-    about = _read_metadata(checkpoint)
-    state = with_weights(
-        fresh, *({name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-                 for kind in ("params.", "state.")), step=int(about["step"]))
-    if state.host.step > settings.steps:
-        raise GossamerError(f"{folder} has done {state.host.step} steps already, asked for {settings.steps}; "
-                            "give more --steps")
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    state.history = [r for r in map(json.loads, lines) if r["step"] <= state.host.step]
-    state.seconds = float(about["seconds"])
     return state
 
 

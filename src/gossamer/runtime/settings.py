@@ -29,39 +29,40 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dataset: str = Field("digits", description="a data set's name, an .npz file or a folder of CSV tables")
-    agents: int = Field(10, ge=1, description="number of agents m; 1 is the centralised model")
-    assignment: str = Field("bfs", description="who holds which vertex: bfs, balanced, uniform, metis, nearest, or a "
+    dataset: str = Field("digits", description="A data set's name, an .npz file or a folder of CSV tables")
+    agents: int = Field(10, ge=1, description="Number of agents m; 1 is the centralised model")
+    assignment: str = Field("bfs", description="Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a "
                                                "CSV file with columns vertex,agent")
     topology: Literal["needed", "ring", "line", "complete"] = Field(
-        "needed", description="which agents talk: needed (where they share data edges), ring, line or complete; data "
+        "needed", description="Which agents talk: needed (where they share data edges), ring, line or complete; data "
                               "edges that no link carries are dropped")
-    mixing: Literal["metropolis", "uniform"] = Field("metropolis", description="weights of C on the links")
-    layers: Literal["gcn", "chebyshev", "linear", "mlp"] = Field("gcn", description="kind of layers; linear has no "
-                                                                 "hidden layer, mlp no graph")
-    order: int = Field(1, ge=1, le=16, description="order P of a layer's filter")
+    mixing: Literal["metropolis", "uniform"] = Field("metropolis", description="Weights of C on the links: metropolis or uniform")
+    layers: Literal["gcn", "chebyshev", "linear", "mlp"] = Field("gcn", description="Kind of layers: gcn, chebyshev, linear "
+                                                                 "(no hidden layer) or mlp (no graph)")
+    order: int = Field(1, ge=1, le=16, description="Order P of a layer's filter")
     hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths)] = Field(
-        (64,), description="widths of the hidden layers, as in 64 or 64,32")
-    activation: Literal["relu", "tanh", "elu", "identity"] = Field("relu", description="after each hidden layer")
-    bias: bool = Field(False, description="give layers a bias")
-    dropout: float = Field(0.5, ge=0, lt=1, description="dropout between layers, and on the input unless that is set")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="dropout on the input")
+        (64,), description="Widths of the hidden layers, as in 64 or 64,32")
+    activation: Literal["relu", "tanh", "elu", "identity"] = Field("relu", description="After hidden layers: relu, tanh, elu or identity")
+    bias: bool = Field(False, description="Give layers a bias")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Dropout between layers, and on the input unless that is set")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="Dropout on the input")
     shift: Literal["auto", "normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"] = Field(
-        "auto", description="shift operator D; auto is scaled-laplacian for chebyshev and normalized otherwise")
-    update: Literal["gd", "momentum", "adam"] = Field("momentum", description="update rule")
-    momentum: float = Field(0.9, ge=0, lt=1, description="decay of momentum and of adam's first statistic")
-    step_size: float = Field(0.5, gt=0, description="the centralised step size")
-    step_decay: float = Field(0.0, ge=0, description="eta_t = eta / (1 + step_decay t); 0 keeps it constant")
-    weight_decay: float = Field(0.0, ge=0, description="factor of the squared weights in the loss")
-    steps: int = Field(500, ge=0, description="number of iterations; 0 writes the initial weights")
-    consensus_every: int = Field(1, ge=0, description="mix weights every so many steps; 0 never")
-    initial_deviation: float = Field(1e-3, ge=0, description="standard deviation of the initial weights")
-    same_initial: bool = Field(False, description="start all agents from the same weights")
-    seed: int = Field(0, ge=0, lt=2**63, description="decides everything random")
-    evaluate_every: int = Field(10, ge=1, description="steps between two evaluations")
-    checkpoint_every: int = Field(100, ge=1, description="steps between two checkpoints")
-    dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers")
-    baselines: bool = Field(True, description="train the centralised and the graph-less model for comparison")
+        "auto", description="Shift operator D: normalized, random-walk, laplacian, scaled-laplacian or identity; auto "
+                            "is scaled-laplacian for chebyshev and normalized otherwise")
+    update: Literal["gd", "momentum", "adam"] = Field("momentum", description="Update rule: gd, momentum or adam")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Decay of momentum and of adam's first statistic")
+    step_size: float = Field(0.5, gt=0, description="The centralised step size")
+    step_decay: float = Field(0.0, ge=0, description="Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant")
+    weight_decay: float = Field(0.0, ge=0, description="Factor of the squared weights in the loss")
+    steps: int = Field(500, ge=0, description="Number of iterations; 0 writes the initial weights")
+    consensus_every: int = Field(1, ge=0, description="Mix weights every so many steps; 0 never")
+    initial_deviation: float = Field(1e-3, ge=0, description="Standard deviation of the initial weights")
+    same_initial: bool = Field(False, description="Start all agents from the same weights")
+    seed: int = Field(0, ge=0, lt=2**63, description="Decides everything random")
+    evaluate_every: int = Field(10, ge=1, description="Steps between two evaluations")
+    checkpoint_every: int = Field(100, ge=1, description="Steps between two checkpoints")
+    dtype: Literal["float32", "float64"] = Field("float32", description="Numbers: float32 or float64")
+    baselines: bool = Field(True, description="Train the centralised and the graph-less model for comparison")
 
     @property
     def torch_dtype(self) -> torch.dtype:

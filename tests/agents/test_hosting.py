@@ -1,0 +1,88 @@
+"""A hosting never changes the result: all agents on one host, one on each, and any mixture."""
+
+import numpy as np
+import pytest
+import torch
+from agents.cases import M, make_case
+
+from gossamer.agents import Phase, training_step
+from gossamer.agents.measures import evaluate
+from gossamer.runtime.simulation import run, run_together
+
+GROUPINGS = [[[k] for k in range(M)], [[0, 1], [2, 3, 4]], [[0, 4], [1], [2, 3]], [[3, 1, 4], [2, 0]]]
+
+
+def stacked(hosts) -> dict[str, torch.Tensor]:
+    """All hosts' weights in agent order."""
+    order = np.argsort([k for host in hosts for k in host.agents])
+    return {name: torch.cat([host.params[name] for host in hosts])[order.copy()] for name in hosts[0].params}
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
+@pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02), ("adam", 0.01)])
+@pytest.mark.parametrize("options", [
+    {"dropout": 0.4}, {"order": 2, "sparse_features": False, "dropout": 0.4},
+    {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian", "bias": True},
+    {"shift": "random-walk", "num_layers": 3}, {"batch": 3, "dropout": 0.2}], ids=str)
+def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
+    case = make_case(**options)
+    one = case.host(rule=rule, step_size=eta, consensus_every=2)
+    many = [case.host(group, rule=rule, step_size=eta, consensus_every=2) for group in grouping]
+    for _ in range(10):
+        one, loss = run(training_step(one))
+        results = run_together([training_step(host) for host in many])
+        many = [host for host, _ in results]
+        torch.testing.assert_close(sum(part for _, part in results), loss, rtol=1e-10, atol=1e-12)
+    for name, part in stacked(many).items():
+        torch.testing.assert_close(part, one.params[name], rtol=1e-10, atol=1e-12)
+    whole, _ = run(evaluate(one))
+    by_vertex = torch.empty_like(whole)
+    for host, (part, _) in zip(many, run_together([evaluate(host) for host in many]), strict=True):
+        by_vertex[torch.from_numpy(host.full_pass.plan.outputs)] = part
+    torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.plan.outputs)], whole, rtol=1e-10, atol=1e-12)
+
+
+def test_messages_go_where_two_agents_share_an_edge_and_nowhere_else() -> None:
+    case = make_case(n=40)
+    hosts = [case.host([k]) for k in range(M)]
+    seen: dict[Phase, set[tuple[int, int]]] = {phase: set() for phase in Phase}
+
+    def watched(generator):
+        inbox = None
+        while True:
+            try:
+                outbox = next(generator) if inbox is None else generator.send(inbox)
+            except StopIteration as done:
+                return done.value
+            seen[outbox.phase] |= {tuple(link) for link in outbox.messages}
+            assert all(tuple(outbox.messages[link].shape) for link in outbox.messages)
+            inbox = yield outbox
+
+    run_together([watched(evaluate(host)) for host in hosts])
+    run_together([watched(training_step(host)) for host in hosts])
+    entries = case.shift.tocoo()
+    k, z = case.owner[entries.row], case.owner[entries.col]
+    shared = {(int(b), int(a)) for a, b in zip(k, z, strict=True) if a != b}
+    assert seen[Phase.FORWARD] == shared
+    assert seen[Phase.BACKWARD] <= {(b, a) for a, b in shared}
+    mixing = {(int(a), int(b)) for a, b in zip(*np.nonzero(case.combination), strict=True) if a != b}
+    assert seen[Phase.CONSENSUS] == mixing
+
+
+def test_only_weighted_vectors_leave_an_agent() -> None:
+    """A forward message has the layer's output width: raw features never travel."""
+    case = make_case()
+    generators = [training_step(case.host([k])) for k in range(M)]
+    for generator in generators:
+        outbox = next(generator)
+        assert {part.shape[1] for part in outbox.messages.values()} <= {case.network.layers[0].outputs}
+        generator.close()
+
+
+def test_a_lost_message_is_noticed() -> None:
+    case = make_case()
+    generators = [training_step(case.host([k])) for k in range(M)]
+    outboxes = [next(generator) for generator in generators]
+    receiver = next(k for k in range(M) if outboxes[k].expected)
+    with pytest.raises(KeyError):
+        generators[receiver].send({})

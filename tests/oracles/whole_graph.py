@@ -1,0 +1,141 @@
+"""Independent references in dense float64: the whole graph at once, no agents' messages, autograd for gradients.
+
+Nothing here imports gossamer; the formulas are re-derived from the paper.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MASK32 = 0xFFFFFFFF
+
+
+@dataclass
+class Problem:
+    """D [n, n], X [n(, batch), d], targets, the labelled entries, a(i), and one (kind, order, activation) a layer.
+
+    kind "one": D X W (eq. 5); "monomial": eq. (25); "chebyshev"; "none": X W.
+    """
+
+    D: Tensor
+    X: Tensor
+    targets: Tensor
+    labelled: Tensor
+    owner: Tensor
+    layers: list[tuple[str, int, str]]
+    dropout: float = 0.0
+    seed: int = 0
+
+
+def polynomials(D: Tensor, kind: str, order: int) -> list[Tensor]:
+    identity = torch.eye(len(D), dtype=D.dtype)
+    if kind == "none":
+        return [identity]
+    if kind == "one":
+        return [D]
+    if kind == "monomial":
+        return [torch.linalg.matrix_power(D, p) for p in range(order + 1)]
+    found = [identity, D]
+    for _ in range(2, order + 1):
+        found.append(2 * D @ found[-1] - found[-2])
+    return found[: order + 1]
+
+
+def outputs(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None, step: int | None) -> Tensor:
+    """Every vertex's output with weights[l] [m(, P+1), in, out]; dropout as in `step`, or none."""
+    h = problem.X
+    activations = {"relu": torch.relu, "tanh": torch.tanh, "elu": torch.nn.functional.elu, "identity": lambda z: z}
+    for index, (kind, order, activation) in enumerate(problem.layers):
+        if step is not None and problem.dropout:
+            h = h * dropout_mask(h.shape, problem.seed, step, index, problem.dropout) / (1 - problem.dropout)
+        powers = polynomials(problem.D, kind, order)
+        stack = weights[index] if weights[index].ndim == 4 else weights[index].unsqueeze(1)
+        z = 0
+        for p, matrix in enumerate(powers):
+            own = stack[problem.owner, p]  # [n, in, out]: every vertex with its own agent's weights
+            x = torch.einsum("n...i,nio->n...o", h, own)
+            z = z + torch.einsum("ij,j...->i...", matrix, x)
+        if biases is not None:
+            own_bias = biases[index][problem.owner]
+            z = z + (own_bias if z.ndim == 2 else own_bias[:, None])
+        h = activations[activation](z)
+    return h
+
+
+def loss(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None) -> Tensor:
+    """L = 1/|T_D| sum over labelled entries."""
+    y = outputs(problem, weights, biases, step)
+    if problem.targets.dtype == torch.int64:
+        log_p = y - torch.logsumexp(y, dim=-1, keepdim=True)
+        each = -log_p[torch.arange(len(y)), problem.targets]
+    else:
+        each = ((y - problem.targets) ** 2).mean(-1)
+    return each[problem.labelled].sum() / problem.labelled.sum()
+
+
+def gradients(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
+              ) -> list[Tensor]:
+    """dL/dw_k for all agents, by autograd of the whole graph: weights, then biases."""
+    leaves = [w.clone().requires_grad_() for w in (weights + (biases or []))]
+    count = len(weights)
+    value = loss(problem, leaves[:count], leaves[count:] if biases is not None else None, step)
+    return list(torch.autograd.grad(value, leaves))
+
+
+def recursion(problem: Problem, weights: list[Tensor], C: Tensor, rule: str, eta: float, steps: int, *,
+              every: int = 1, weight_decay: float = 0.0, step_decay: float = 0.0, beta: float = 0.9) -> list[Tensor]:
+    """The stacked recursion w^{t+1} = (C x I) psi^t of eq. (14), psi^t by the plain formulas of each rule."""
+    m = len(C)
+    w = [part.clone() for part in weights]
+    first = [torch.zeros_like(part) for part in w]
+    second = [torch.zeros_like(part) for part in w]
+    for t in range(steps):
+        g = [a + weight_decay / m * b for a, b in zip(gradients(problem, w, None, t), w, strict=True)]
+        rate = eta / (1 + step_decay * t)
+        if rule == "gd":
+            psi = [a - m * rate * b for a, b in zip(w, g, strict=True)]
+        elif rule == "momentum":
+            first = [beta * v + b for v, b in zip(first, g, strict=True)]
+            psi = [a - m * rate * v for a, v in zip(w, first, strict=True)]
+        else:
+            first = [beta * v + (1 - beta) * b for v, b in zip(first, g, strict=True)]
+            second = [0.999 * s + 0.001 * b * b for s, b in zip(second, g, strict=True)]
+            psi = [a - rate * (v / (1 - beta ** (t + 1))) / ((s / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
+                   for a, v, s in zip(w, first, second, strict=True)]
+        mix = every and (t + 1) % every == 0
+        w = [torch.einsum("kz,z...->k...", C, part) for part in psi] if mix else psi
+    return w
+
+
+def dropout_mask(shape: tuple[int, ...], seed: int, step: int, layer: int, dropout: float) -> Tensor:
+    """The keyed dropout mask, one entry at a time in Python integers."""
+    mask = torch.empty(shape, dtype=torch.float64)
+    key = splitmix(seed, step, layer) >> 32
+    for place in torch.cartesian_prod(*(torch.arange(size) for size in shape)).tolist():
+        vertex, column = place[0], place[-1]
+        word = mixed(vertex, 0x2545F491, 2) + mixed(column, 0x1B873593, 2)
+        if len(shape) == 3:
+            word += mixed(mixed(place[1], 0x1B873593, 2), 0x2545F491, 2)
+        kept = (mixed(word & MASK32, key, 1) ^ 0x80000000) >= round(dropout * 2**32)
+        mask[tuple(place)] = float(kept)
+    return mask
+
+
+def mixed(word: int, salt: int, rounds: int) -> int:
+    """The 32-bit hash: xor with the salt, multiply, then xor-shift and multiply."""
+    x = ((word ^ salt) & MASK32) * 0x9E3779B9 & MASK32
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B))[2 - rounds:]:
+        x = (x ^ x >> shift) * factor & MASK32
+    return x
+
+
+def splitmix(*parts: int) -> int:
+    word = 2**64 - 1
+    state = 0x243F6A8885A308D3
+    for part in parts:
+        state = ((state ^ (part & word)) + 0x9E3779B97F4A7C15) & word
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & word
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & word
+        state = state ^ (state >> 31)
+    return state
