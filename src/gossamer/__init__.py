@@ -17,5 +17,17 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.experiments.comparison import Result, resume, train
 from gossamer.runtime.settings import Settings
 
-__all__ = ["DATASETS", "DataGraph", "GossamerError", "GossamerWarning", "Result", "Settings", "from_networkx",
-           "from_pyg", "load", "make_graph", "resume", "train"]
+__all__ = [
+    "DATASETS",
+    "DataGraph",
+    "GossamerError",
+    "GossamerWarning",
+    "Result",
+    "Settings",
+    "from_networkx",
+    "from_pyg",
+    "load",
+    "make_graph",
+    "resume",
+    "train",
+]

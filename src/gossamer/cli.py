@@ -1,16 +1,14 @@
 """The command `gossamer`: parses, calls, prints."""
 
-import inspect
 import json
 import signal
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +16,7 @@ from rich.console import Console
 from gossamer.data import DATASETS, DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.experiments import comparison
+from gossamer.options import with_settings
 from gossamer.report import terminal
 from gossamer.report.predictions import write_predictions
 from gossamer.runtime import directory
@@ -26,18 +25,15 @@ from gossamer.runtime.training import Hooks
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich",
-                  pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
-                  help="Train graph neural networks across agents that talk only to their neighbours.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Train graph neural networks across agents that talk only to their neighbours.",
+)
 err = Console(stderr=True)
-
-PANELS = {
-    "Agents and their links": ("agents", "assignment", "topology", "mixing"),
-    "Network": ("layers", "order", "hidden", "activation", "bias", "dropout", "input_dropout", "shift"),
-    "Training": ("update", "momentum", "step_size", "step_decay", "weight_decay", "steps", "consensus_every",
-                 "initial_deviation", "same_initial", "seed"),
-    "Run": ("evaluate_every", "checkpoint_every", "dtype", "baselines"),
-}
 
 
 def main() -> None:
@@ -68,52 +64,6 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one option for each setting; those that the user sets arrive as the dict `options`."""
-    own = list(inspect.signature(command).parameters.values())
-    panel = {name: title for title, names in PANELS.items() for name in names}
-    made = []
-    for name, field in Settings.model_fields.items():
-        if name == "dataset":
-            continue
-        shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-        default = "" if shown is None else f" [dim]\\[default: {shown}][/]"
-        flag = f"--{name.replace('_', '-')}"
-        if field.annotation is bool:
-            default, metavar = "", None
-            flag = f"{flag}/--no-{name}" if field.default else flag
-        else:
-            metavar = {int: "N", float: "X", str: "NAME"}.get(
-                _bare(field.annotation), "WIDTHS" if get_origin(field.annotation) is tuple else "NAME")
-        option = typer.Option(flag, help=f"{field.description}{default}", metavar=metavar,
-                              rich_help_panel=panel[name], show_default=False)
-        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None,
-                                      annotation=Annotated[_option_type(field.annotation), option]))
-
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        options = {p.name: kwargs.pop(p.name) for p in made}
-        command(*args, **kwargs, options={name: value for name, value in options.items() if value is not None})
-
-    wrapped.__signature__ = inspect.Signature([p for p in own if p.name != "options"] + made)  # type: ignore[attr-defined]
-    return wrapped
-
-
-def _bare(annotation: Any) -> Any:
-    """The type inside `X | None`."""
-    return next((part for part in get_args(annotation) if part is not type(None)), annotation) if get_origin(
-        annotation) in (Union, types.UnionType) else annotation
-
-
-def _option_type(annotation: Any) -> Any:
-    """The type that typer parses: choices stay, a tuple of widths is text, the rest may be left out."""
-    if get_origin(annotation) is tuple:
-        return str | None
-    if get_origin(annotation) in (Union, types.UnionType):
-        return annotation
-    return annotation | None if isinstance(annotation, type) else Union[annotation, None]  # noqa: UP007
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         print(version("gossamer"))
@@ -122,8 +72,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def callback(
-    show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
-                                               help="Show the version and exit.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -146,16 +97,26 @@ gossamer train --resume runs/digits-1 --steps 1000
 @told_plainly
 @with_settings
 def train(
-    dataset: Annotated[str | None, typer.Argument(
-        metavar="DATASET", show_default=False,
-        help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
-             "[dim]\\[default: digits][/]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]",
-                                             show_default=False)] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted run directory (only --steps may "
-                                                     "change).", show_default=False)] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATASET",
+            show_default=False,
+            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
+            "[dim]\\[default: digits][/]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    *, options: dict[str, Any],
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Train a graph convolutional network across agents, simulated on this machine.
 
@@ -180,8 +141,11 @@ def train(
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.complete:
-        err.print(f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
-                  f"[bold]gossamer train --resume {folder}[/]", highlight=False)
+        err.print(
+            f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
+            f"[bold]gossamer train --resume {folder}[/]",
+            highlight=False,
+        )
         raise typer.Exit(INTERRUPTED)
 
 
@@ -189,8 +153,10 @@ def train(
 @told_plainly
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. [dim]\\[default: DIR/predictions.csv][/]",
-                                             show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to write. [dim]\\[default: DIR/predictions.csv][/]", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.
@@ -244,6 +210,7 @@ def _follow() -> Iterator[comparison.HooksFor]:
     before = signal.signal(signal.SIGINT, handle)
     try:
         with terminal.training_bars(err) as bars:
+
             def hooks(name: str, first: int, last: int) -> Hooks:
                 on_step, on_record = bars(name, first, last)
                 return Hooks(on_step=on_step, on_record=on_record, should_stop=lambda: bool(stopped))
@@ -251,5 +218,3 @@ def _follow() -> Iterator[comparison.HooksFor]:
             yield hooks
     finally:
         signal.signal(signal.SIGINT, before)
-
-

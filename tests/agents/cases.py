@@ -27,14 +27,32 @@ class Case:
     combination: np.ndarray
     problem: Problem
 
-    def host(self, agents: Any = range(M), rule: str = "gd", step_size: float = 0.1, *, receptive_field: bool = True,
-             combination: np.ndarray | None = None, same_initial: bool = False, seed: int = 3,
-             **training: Any) -> Host:
+    def host(
+        self,
+        agents: Any = range(M),
+        rule: str = "gd",
+        step_size: float = 0.1,
+        *,
+        receptive_field: bool = True,
+        combination: np.ndarray | None = None,
+        same_initial: bool = False,
+        seed: int = 3,
+        **training: Any,
+    ) -> Host:
         how = Training(make_rule(rule), step_size, seed=seed, **training)
-        return make_host(self.graph, self.shift, self.network, self.owner,
-                         self.combination if combination is None else combination, list(agents), how,
-                         initial_deviation=0.5, same_initial=same_initial, dtype=torch.float64,
-                         receptive_field=receptive_field)
+        return make_host(
+            self.graph,
+            self.shift,
+            self.network,
+            self.owner,
+            self.combination if combination is None else combination,
+            list(agents),
+            how,
+            initial_deviation=0.5,
+            same_initial=same_initial,
+            dtype=torch.float64,
+            receptive_field=receptive_field,
+        )
 
     def weights(self, host: Host) -> list[torch.Tensor]:
         return [host.params[f"layer.{i}.weight"].clone() for i in range(len(self.problem.layers))]
@@ -45,13 +63,25 @@ class Case:
         return [host.params[f"layer.{i}.bias"].clone() for i in range(len(self.problem.layers))]
 
 
-def make_case(kind: str = "gcn", order: int = 1, num_layers: int = 2, *, sparse_features: bool = True,
-              batch: int | None = None, dropout: float = 0.0, shift: str = "normalized", bias: bool = False,
-              activation: str = "tanh", n: int = 24, seed: int = 0) -> Case:
+def make_case(
+    kind: str = "gcn",
+    order: int = 1,
+    num_layers: int = 2,
+    *,
+    sparse_features: bool = True,
+    batch: int | None = None,
+    dropout: float = 0.0,
+    shift: str = "normalized",
+    bias: bool = False,
+    activation: str = "tanh",
+    n: int = 24,
+    seed: int = 0,
+) -> Case:
     """Agent 3 has vertices but no labels, agent 4 has no vertex at all."""
     random = np.random.default_rng(seed)
-    edges = {(i, i + 1) for i in range(n - 1)} | {tuple(sorted(random.choice(n, 2, replace=False).tolist()))
-                                                  for _ in range(2 * n)}
+    edges = {(i, i + 1) for i in range(n - 1)} | {
+        tuple(sorted(random.choice(n, 2, replace=False).tolist())) for _ in range(2 * n)
+    }
     pairs = np.array(sorted(edges))
     owner = random.integers(0, M - 1, n)
     labelled = (random.random(n) < 0.4) & (owner != 3)
@@ -70,15 +100,32 @@ def make_case(kind: str = "gcn", order: int = 1, num_layers: int = 2, *, sparse_
     rest = ~train
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        graph = make_graph("case", pairs, sparse.csr_array(features) if sparse_features and batch is None else features,
-                           targets, train=train, validation=rest, test=rest, weights=random.uniform(0.5, 2, len(pairs)))
+        graph = make_graph(
+            "case",
+            pairs,
+            sparse.csr_array(features) if sparse_features and batch is None else features,
+            targets,
+            train=train,
+            validation=rest,
+            test=rest,
+            weights=random.uniform(0.5, 2, len(pairs)),
+        )
     D = make_shift(graph.adjacency, shift)
     hidden = (5, 4)[: num_layers - 1]
-    network = make_network(kind, d, classes, hidden=hidden, order=order, activation=activation, bias=bias,
-                           dropout=dropout)
+    network = make_network(
+        kind, d, classes, hidden=hidden, order=order, activation=activation, bias=bias, dropout=dropout
+    )
     name = {"gcn": "one" if order == 1 else "monomial", "chebyshev": "chebyshev", "mlp": "none"}[kind]
     layers = [(name, order, activation)] * (num_layers - 1) + [(name, order, "identity")]
     C = topology.metropolis(topology.ring(M) | topology.needed(shared_edges(graph, owner, M)))
-    problem = Problem(torch.tensor(D.toarray()), torch.tensor(features), torch.tensor(graph.targets),
-                      torch.tensor(graph.train), torch.tensor(owner), layers, dropout, seed=3)
+    problem = Problem(
+        torch.tensor(D.toarray()),
+        torch.tensor(features),
+        torch.tensor(graph.targets),
+        torch.tensor(graph.train),
+        torch.tensor(owner),
+        layers,
+        dropout,
+        seed=3,
+    )
     return Case(graph, owner, D, network, C, problem)

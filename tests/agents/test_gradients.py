@@ -11,8 +11,11 @@ from gossamer.runtime.simulation import run
 
 CASES = [
     *({"kind": "gcn", "order": order, "num_layers": layers} for order in (1, 2, 3) for layers in (1, 2, 3)),
-    *({"kind": "chebyshev", "order": order, "num_layers": layers, "shift": "scaled-laplacian"}
-      for order in (1, 2, 3) for layers in (1, 2, 3)),
+    *(
+        {"kind": "chebyshev", "order": order, "num_layers": layers, "shift": "scaled-laplacian"}
+        for order in (1, 2, 3)
+        for layers in (1, 2, 3)
+    ),
     {"kind": "mlp", "num_layers": 3},
     {"kind": "gcn", "sparse_features": False},
     {"kind": "gcn", "shift": "random-walk", "order": 2},

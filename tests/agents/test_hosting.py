@@ -20,10 +20,17 @@ def stacked(hosts) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02), ("adam", 0.01)])
-@pytest.mark.parametrize("options", [
-    {"dropout": 0.4}, {"order": 2, "sparse_features": False, "dropout": 0.4},
-    {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian", "bias": True},
-    {"shift": "random-walk", "num_layers": 3}, {"batch": 3, "dropout": 0.2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dropout": 0.4},
+        {"order": 2, "sparse_features": False, "dropout": 0.4},
+        {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian", "bias": True},
+        {"shift": "random-walk", "num_layers": 3},
+        {"batch": 3, "dropout": 0.2},
+    ],
+    ids=str,
+)
 def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
     case = make_case(**options)
     one = case.host(rule=rule, step_size=eta, consensus_every=2)

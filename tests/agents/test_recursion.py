@@ -20,17 +20,20 @@ def trained(case, steps: int = STEPS, **options):
 
 
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02), ("adam", 0.01)])
-@pytest.mark.parametrize("extras", [{}, {"weight_decay": 0.3, "step_decay": 0.1}, {"consensus_every": 3},
-                                    {"consensus_every": 0}], ids=str)
+@pytest.mark.parametrize(
+    "extras", [{}, {"weight_decay": 0.3, "step_decay": 0.1}, {"consensus_every": 3}, {"consensus_every": 0}], ids=str
+)
 @pytest.mark.parametrize("kind", ["gcn", "chebyshev"])
 def test_twenty_steps_equal_the_recursion(rule: str, eta: float, extras: dict, kind: str) -> None:
-    case = make_case(kind, 1 if kind == "gcn" else 2, dropout=0.4,
-                     shift="normalized" if kind == "gcn" else "scaled-laplacian")
+    case = make_case(
+        kind, 1 if kind == "gcn" else 2, dropout=0.4, shift="normalized" if kind == "gcn" else "scaled-laplacian"
+    )
     start = case.weights(case.host())
     every = extras.get("consensus_every", 1)
     oracle_extras = {name: value for name, value in extras.items() if name != "consensus_every"}
-    expected = recursion(case.problem, start, torch.tensor(case.combination), rule, eta, STEPS, every=every,
-                         **oracle_extras)
+    expected = recursion(
+        case.problem, start, torch.tensor(case.combination), rule, eta, STEPS, every=every, **oracle_extras
+    )
     host = trained(case, rule=rule, step_size=eta, **extras)
     for found, reference, before in zip(case.weights(host), expected, start, strict=True):
         torch.testing.assert_close(found, reference, rtol=0, atol=1e-10 * float(reference.abs().max()))
@@ -62,14 +65,24 @@ def test_the_mean_of_the_weights_is_kept_by_consensus() -> None:
         assert (part - psi[name]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("options", [{}, {"order": 3}, {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian"},
-                                     {"batch": 3}, {"num_layers": 3, "sparse_features": False}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"order": 3},
+        {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian"},
+        {"batch": 3},
+        {"num_layers": 3, "sparse_features": False},
+    ],
+    ids=str,
+)
 def test_the_receptive_field_changes_no_number(options: dict) -> None:
     case = make_case(dropout=0.3, n=60, **options)
     saving = case.host(rule="momentum")
     everything = case.host(rule="momentum", receptive_field=False)
-    assert sum(sum(p.sizes) for p in saving.train_pass.plan.layers) < \
-        sum(sum(p.sizes) for p in everything.train_pass.plan.layers)
+    assert sum(sum(p.sizes) for p in saving.train_pass.plan.layers) < sum(
+        sum(p.sizes) for p in everything.train_pass.plan.layers
+    )
     for _ in range(8):
         saving, _ = run(training_step(saving))
         everything, _ = run(training_step(everything))

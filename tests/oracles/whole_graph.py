@@ -63,7 +63,9 @@ def outputs(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None
     return h
 
 
-def loss(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None) -> Tensor:
+def loss(
+    problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
+) -> Tensor:
     """L = 1/|T_D| sum over labelled entries."""
     y = outputs(problem, weights, biases, step)
     if problem.targets.dtype == torch.int64:
@@ -74,8 +76,9 @@ def loss(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = 
     return each[problem.labelled].sum() / problem.labelled.sum()
 
 
-def gradients(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
-              ) -> list[Tensor]:
+def gradients(
+    problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
+) -> list[Tensor]:
     """dL/dw_k for all agents, by autograd of the whole graph: weights, then biases."""
     leaves = [w.clone().requires_grad_() for w in (weights + (biases or []))]
     count = len(weights)
@@ -83,8 +86,19 @@ def gradients(problem: Problem, weights: list[Tensor], biases: list[Tensor] | No
     return list(torch.autograd.grad(value, leaves))
 
 
-def recursion(problem: Problem, weights: list[Tensor], C: Tensor, rule: str, eta: float, steps: int, *,
-              every: int = 1, weight_decay: float = 0.0, step_decay: float = 0.0, beta: float = 0.9) -> list[Tensor]:
+def recursion(
+    problem: Problem,
+    weights: list[Tensor],
+    C: Tensor,
+    rule: str,
+    eta: float,
+    steps: int,
+    *,
+    every: int = 1,
+    weight_decay: float = 0.0,
+    step_decay: float = 0.0,
+    beta: float = 0.9,
+) -> list[Tensor]:
     """The stacked recursion w^{t+1} = (C x I) psi^t of eq. (14), psi^t by the plain formulas of each rule."""
     m = len(C)
     w = [part.clone() for part in weights]
@@ -101,8 +115,10 @@ def recursion(problem: Problem, weights: list[Tensor], C: Tensor, rule: str, eta
         else:
             first = [beta * v + (1 - beta) * b for v, b in zip(first, g, strict=True)]
             second = [0.999 * s + 0.001 * b * b for s, b in zip(second, g, strict=True)]
-            psi = [a - rate * (v / (1 - beta ** (t + 1))) / ((s / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
-                   for a, v, s in zip(w, first, second, strict=True)]
+            psi = [
+                a - rate * (v / (1 - beta ** (t + 1))) / ((s / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
+                for a, v, s in zip(w, first, second, strict=True)
+            ]
         mix = every and (t + 1) % every == 0
         w = [torch.einsum("kz,z...->k...", C, part) for part in psi] if mix else psi
     return w
@@ -125,7 +141,7 @@ def dropout_mask(shape: tuple[int, ...], seed: int, step: int, layer: int, dropo
 def mixed(word: int, salt: int, rounds: int) -> int:
     """The 32-bit hash: xor with the salt, multiply, then xor-shift and multiply."""
     x = ((word ^ salt) & MASK32) * 0x9E3779B9 & MASK32
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B))[2 - rounds:]:
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B))[2 - rounds :]:
         x = (x ^ x >> shift) * factor & MASK32
     return x
 

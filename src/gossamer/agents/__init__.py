@@ -18,5 +18,20 @@ from gossamer.agents.links import Link, factor
 from gossamer.agents.rules import RULES, make_rule
 from gossamer.agents.step import backward, forward, loss_gradient, training_step
 
-__all__ = ["MASKS", "RULES", "Host", "Inbox", "Link", "Outbox", "Phase", "Training", "backward", "factor", "forward",
-           "loss_gradient", "make_host", "make_rule", "training_step"]
+__all__ = [
+    "MASKS",
+    "RULES",
+    "Host",
+    "Inbox",
+    "Link",
+    "Outbox",
+    "Phase",
+    "Training",
+    "backward",
+    "factor",
+    "forward",
+    "loss_gradient",
+    "make_host",
+    "make_rule",
+    "training_step",
+]

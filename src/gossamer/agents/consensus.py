@@ -31,7 +31,7 @@ class Mixing:
             vectors = torch.cat([part.flatten(1) for part in psi.values()], dim=1)
             messages = {link: vectors[position] for link, position in self.outgoing}
         length = sum(part[0].numel() for part in psi.values())
-        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, {link: (length,) for link in self.incoming})
+        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, dict.fromkeys(self.incoming, (length,)))
         for name, part in psi.items():
             _multiply(self.inside, part.flatten(1), into[name].flatten(1))
         if self.incoming:

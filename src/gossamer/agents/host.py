@@ -67,15 +67,22 @@ class Host:
 
 
 def make_host(
-    graph: DataGraph, shift: Any, network: Network, assignment: NDArray[np.int64],
-    combination: NDArray[np.float64], agents: Sequence[int], training: Training, *,
-    initial_deviation: float = 1e-3, same_initial: bool = False, dtype: torch.dtype = torch.float32,
+    graph: DataGraph,
+    shift: Any,
+    network: Network,
+    assignment: NDArray[np.int64],
+    combination: NDArray[np.float64],
+    agents: Sequence[int],
+    training: Training,
+    *,
+    initial_deviation: float = 1e-3,
+    same_initial: bool = False,
+    dtype: torch.dtype = torch.float32,
     receptive_field: bool = True,
 ) -> Host:
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
     m = len(combination)
     everything = np.ones(graph.num_vertices, dtype=bool)
-    labelled = graph.train if graph.train.ndim == 1 else graph.train.any(1)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     share = (graph, shift, network, assignment, agents, dtype)
     return Host(
@@ -84,7 +91,7 @@ def make_host(
         num_labelled=int(graph.train.sum()),
         network=network,
         training=training,
-        train_pass=_make_pass(*share, labelled if receptive_field else everything, only_training=receptive_field),
+        train_pass=_make_pass(*share, graph.labelled if receptive_field else everything, only_training=receptive_field),
         full_pass=_make_pass(*share, everything, only_training=False),
         mixing=make_mixing(combination, agents, dtype),
         params=params,
@@ -92,8 +99,9 @@ def make_host(
     )
 
 
-def initial_params(network: Network, agents: Sequence[int], seed: int, deviation: float, same: bool,
-                   dtype: torch.dtype) -> Params:
+def initial_params(
+    network: Network, agents: Sequence[int], seed: int, deviation: float, same: bool, dtype: torch.dtype
+) -> Params:
     """Gaussian weights, separate for each agent or the same for all (Sec. V-A); biases start at 0."""
     params: Params = {}
     for index, layer in enumerate(network.layers):
@@ -104,8 +112,16 @@ def initial_params(network: Network, agents: Sequence[int], seed: int, deviation
     return params
 
 
-def _make_pass(graph: DataGraph, shift: Any, network: Network, assignment: NDArray[np.int64],
-               agents: Sequence[int], dtype: torch.dtype, outputs: NDArray[np.bool_], only_training: bool) -> Pass:
+def _make_pass(
+    graph: DataGraph,
+    shift: Any,
+    network: Network,
+    assignment: NDArray[np.int64],
+    agents: Sequence[int],
+    dtype: torch.dtype,
+    outputs: NDArray[np.bool_],
+    only_training: bool,
+) -> Pass:
     plan = make_plan(shift, [layer.filter for layer in network.layers], outputs, assignment, agents, dtype)
     columns = _batch_columns(graph, only_training)
 
@@ -114,15 +130,18 @@ def _make_pass(graph: DataGraph, shift: Any, network: Network, assignment: NDArr
         return torch.from_numpy(rows if columns is None else rows[:, columns])
 
     targets = chosen(graph.targets)
-    features, first = _first_input(graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns,
-                                   dtype)
+    features, first = _first_input(
+        graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns, dtype
+    )
     products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype) for p in plan.layers[1:]))
     return Pass(
         plan=plan,
         products=products,
         features=features,
-        entropy=tuple(_entropy(layer, p, product, columns)
-                      for layer, p, product in zip(network.layers, plan.layers, products, strict=True)),
+        entropy=tuple(
+            _entropy(layer, p, product, columns)
+            for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
+        ),
         targets=targets if graph.num_classes is not None else targets.to(dtype),
         masks={name: chosen(getattr(graph, name)) for name in MASKS},
     )
@@ -135,8 +154,9 @@ def _batch_columns(graph: DataGraph, only_training: bool) -> NDArray[np.int64] |
     return np.flatnonzero(graph.train.any(0)) if only_training else np.arange(graph.batch)
 
 
-def _first_input(graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None,
-                 dtype: torch.dtype) -> tuple[Tensor, DenseProduct | SparseProduct]:
+def _first_input(
+    graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None, dtype: torch.dtype
+) -> tuple[Tensor, DenseProduct | SparseProduct]:
     rows = graph.features[plan.inputs]
     if sparse.issparse(rows):
         product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
@@ -145,8 +165,9 @@ def _first_input(graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDA
     return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype)
 
 
-def _entropy(layer: Layer, plan: LayerPlan, product: DenseProduct | SparseProduct,
-             columns: NDArray[np.int64] | None) -> Tensor:
+def _entropy(
+    layer: Layer, plan: LayerPlan, product: DenseProduct | SparseProduct, columns: NDArray[np.int64] | None
+) -> Tensor:
     """What dropout hashes: a word for each entry of a sparse input; for a dense one a word for each row (and time
     step), to which the columns' words are added as it goes."""
     if layer.dropout == 0.0:

@@ -68,10 +68,16 @@ def factor(i: Ints, j: Ints, weights: NDArray[np.float64], receiver: Ints, sende
     return Factored(
         links=tuple(Link(int(c) // base, int(c) % base) for c in codes),
         rows=rows,
-        send=(np.concatenate([row[over], picked_row]), np.concatenate([j[over], labels[picked] % size]),
-              np.concatenate([weights[over], one(picked_row, dtype=np.float64)])),
-        receive=(np.concatenate([labels[~picked] % size, i[~over]]), np.concatenate([aggregated_row, row[~over]]),
-                 np.concatenate([one(aggregated_row, dtype=np.float64), weights[~over]])),
+        send=(
+            np.concatenate([row[over], picked_row]),
+            np.concatenate([j[over], labels[picked] % size]),
+            np.concatenate([weights[over], one(picked_row, dtype=np.float64)]),
+        ),
+        receive=(
+            np.concatenate([labels[~picked] % size, i[~over]]),
+            np.concatenate([aggregated_row, row[~over]]),
+            np.concatenate([one(aggregated_row, dtype=np.float64), weights[~over]]),
+        ),
     )
 
 
@@ -93,5 +99,4 @@ def _cover(blocks: Any) -> NDArray[np.bool_]:
         frontier = np.unique(back[back >= 0])
         frontier = frontier[~reached[frontier]]
         reached[frontier] = True
-    return ~reached
-
+    return np.asarray(~reached)

@@ -25,8 +25,10 @@ def score_sums(on: Pass, outputs: Tensor) -> Sums:
     """Sums over the hosted vertices, so that several hosts' can be added."""
     each = losses(outputs, on.targets)
     hit = (outputs.argmax(-1) == on.targets).to(each.dtype) if on.targets.dtype == torch.int64 else each
-    return {name: torch.stack([each[mask].sum(), hit[mask].sum(), mask.sum().to(each.dtype)])
-            for name, mask in on.masks.items()}
+    return {
+        name: torch.stack([each[mask].sum(), hit[mask].sum(), mask.sum().to(each.dtype)])
+        for name, mask in on.masks.items()
+    }
 
 
 def scores(parts: Iterable[Sums], classes: bool) -> Scores:

@@ -54,7 +54,7 @@ class Propagation:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """One layer on one host. `inputs` are the rows that any x_p needs; U_0, the outputs, are the next layer's inputs."""
+    """One layer on one host. `inputs` are the rows that any x_p needs; U_0 are the next layer's inputs."""
 
     inputs: Ints  # vertices, in row order
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
@@ -71,8 +71,9 @@ class Plan:
     outputs: Ints  # the output vertices on this host, in row order
 
 
-def make_plan(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints, agents: Sequence[int],
-              dtype: torch.dtype) -> Plan:
+def make_plan(
+    shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints, agents: Sequence[int], dtype: torch.dtype
+) -> Plan:
     """The plan of the hosted `agents` for D = `shift` (CSR [n, n]) and the output vertices [n]."""
     place = np.full(int(max(assignment.max(initial=0), *agents)) + 1, -1, dtype=np.int64)
     place[list(agents)] = np.arange(len(agents))
@@ -90,18 +91,23 @@ def make_plan(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: 
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            propagations.append(_cut(index, edges, sets[p - 1], sets[p], rows[p - 1], rows[p], assignment, hosted,
-                                     dtype))
-        layers.append(LayerPlan(
-            inputs=inputs,
-            input_row=np.concatenate([position[rows[p]] for p in layer_filter.powers]),
-            slab=np.concatenate([hosted[rows[p]] * slabs + t for t, p in enumerate(layer_filter.powers)]),
-            sizes=tuple(len(r) for r in rows),
-            propagations=tuple(reversed(propagations)),
-            within=tuple(torch.from_numpy(np.flatnonzero(sets[p - 2][rows[p]]) if p >= 2 else np.empty(0, np.int64))
-                         for p in range(len(sets))),
-            output_agent=torch.from_numpy(hosted[rows[0]]),
-        ))
+            propagations.append(
+                _cut(index, edges, sets[p - 1], sets[p], rows[p - 1], rows[p], assignment, hosted, dtype)
+            )
+        layers.append(
+            LayerPlan(
+                inputs=inputs,
+                input_row=np.concatenate([position[rows[p]] for p in layer_filter.powers]),
+                slab=np.concatenate([hosted[rows[p]] * slabs + t for t, p in enumerate(layer_filter.powers)]),
+                sizes=tuple(len(r) for r in rows),
+                propagations=tuple(reversed(propagations)),
+                within=tuple(
+                    torch.from_numpy(np.flatnonzero(sets[p - 2][rows[p]]) if p >= 2 else np.empty(0, np.int64))
+                    for p in range(len(sets))
+                ),
+                output_agent=torch.from_numpy(hosted[rows[0]]),
+            )
+        )
     return Plan(tuple(reversed(layers)), order[needed[order]])
 
 
@@ -143,8 +149,17 @@ def _between(edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows) -> tupl
     return i[there], j[there], w[there]
 
 
-def _cut(index: int, edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows, rows_to: Ints, rows_at: Ints,
-         assignment: Ints, hosted: Ints, dtype: torch.dtype) -> Propagation:
+def _cut(
+    index: int,
+    edges: tuple[Ints, Ints, NDArray[Any]],
+    to: Rows,
+    at: Rows,
+    rows_to: Ints,
+    rows_at: Ints,
+    assignment: Ints,
+    hosted: Ints,
+    dtype: torch.dtype,
+) -> Propagation:
     """The part of D[to, at] that touches the host."""
     i, j, w = _between(edges, to, at)
     to_row, at_row = _positions(rows_to, len(hosted)), _positions(rows_at, len(hosted))
@@ -159,8 +174,13 @@ def _cut(index: int, edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows,
     destination, row, value = into.receive
     receive = sparse.csr_array((value, (to_row[destination], row)), shape=(len(rows_to), int(into.rows[-1])))
     return Propagation(
-        index, make_operator(block, dtype), make_operator(send, dtype), make_operator(receive, dtype), out.counts,
-        into.counts)
+        index,
+        make_operator(block, dtype),
+        make_operator(send, dtype),
+        make_operator(receive, dtype),
+        out.counts,
+        into.counts,
+    )
 
 
 def _positions(vertices: Ints, n: int) -> Ints:

@@ -64,8 +64,9 @@ def step_size(host: Host) -> float:
     return eta if how.rule.scale_free else eta * host.num_agents
 
 
-def forward(host: Host, on: Pass, differentiate: bool = False, dropout: bool = False
-            ) -> Generator[Outbox, Inbox, tuple[Tensor, list[Segment]]]:
+def forward(
+    host: Host, on: Pass, differentiate: bool = False, dropout: bool = False
+) -> Generator[Outbox, Inbox, tuple[Tensor, list[Segment]]]:
     """The network's outputs for the pass's vertices, one exchange for each propagation (eq. (5)-(7)).
 
     With `differentiate`, the local segments remember their graphs; the last segment's result is the output.
@@ -111,7 +112,7 @@ def backward(host: Host, segments: Sequence[Segment]) -> Generator[Outbox, Inbox
         if index == 0:
             break
         layer, plan = host.network.layers[index - 1], host.train_pass.plan.layers[index - 1]
-        transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.sizes, plan.within)
+        transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.within)
         terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])
         g = torch.cat(terms) if len(terms) > 1 else terms[0]
     return {name: gradient[name] for name in host.params}
@@ -123,15 +124,17 @@ def labelled_loss(host: Host, outputs: Tensor) -> Tensor:
     return losses(outputs, on.targets)[on.masks["train"]].sum() / host.num_labelled
 
 
-def _through(steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor], Exchanges]]
-             ) -> Generator[Outbox, Inbox, T]:
+def _through(
+    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor], Exchanges]]
+) -> Generator[Outbox, Inbox, T]:
     """Run a filter's generator, answering each u that it yields with the next propagation's D u."""
     try:
         u = next(steps)
         for go in propagate:
             u = steps.send((yield from go(u)))
     except StopIteration as done:
-        return done.value
+        result: T = done.value
+        return result
     raise AssertionError("a filter asked for more propagations than were planned")
 
 

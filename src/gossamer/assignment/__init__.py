@@ -15,8 +15,18 @@ from gossamer.assignment.simple import given, metis, nearest, ring_of_stations, 
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 
-__all__ = ["ASSIGNMENTS", "assign", "balanced", "breadth_first", "given", "metis", "nearest", "ring_of_stations",
-           "shared_edges", "uniform"]
+__all__ = [
+    "ASSIGNMENTS",
+    "assign",
+    "balanced",
+    "breadth_first",
+    "given",
+    "metis",
+    "nearest",
+    "ring_of_stations",
+    "shared_edges",
+    "uniform",
+]
 
 ASSIGNMENTS = ("bfs", "balanced", "uniform", "metis", "nearest")
 
@@ -24,8 +34,7 @@ ASSIGNMENTS = ("bfs", "balanced", "uniform", "metis", "nearest")
 def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np.int64]:
     """a(i) by the name of the method."""
     if not 1 <= num_agents <= graph.num_vertices:
-        raise GossamerError(f"expected 1 to {graph.num_vertices} agents, one vertex each at the most, "
-                            f"got {num_agents}")
+        raise GossamerError(f"expected 1 to {graph.num_vertices} agents, one vertex each at the most, got {num_agents}")
     match how:
         case "bfs":
             return breadth_first(graph.adjacency, num_agents, seed)

@@ -51,7 +51,7 @@ def balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
         if i is None:
             i = next(v for v in spare if owner[v] < 0)
         owner[i] = k
-        near = adjacency.indices[adjacency.indptr[i]:adjacency.indptr[i + 1]]
+        near = adjacency.indices[adjacency.indptr[i] : adjacency.indptr[i + 1]]
         queues[k].extend(random.permutation(near[owner[near] < 0]).tolist())
         heapq.heappush(turns, (size + 1, k))
     return owner

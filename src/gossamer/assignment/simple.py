@@ -44,9 +44,11 @@ def given(array: ArrayLike, num_vertices: int, num_agents: int) -> NDArray[np.in
     """Check a user's own a(i): one agent number from 0 to m - 1 for each vertex."""
     owner = np.asarray(array)
     if owner.shape != (num_vertices,) or not np.issubdtype(owner.dtype, np.integer):
-        raise GossamerError(f"the assignment must be {num_vertices} integers, one for each vertex, "
-                            f"got {owner.dtype} {owner.shape}")
+        raise GossamerError(
+            f"the assignment must be {num_vertices} integers, one for each vertex, got {owner.dtype} {owner.shape}"
+        )
     if len(owner) and (owner.min() < 0 or owner.max() >= num_agents):
-        raise GossamerError(f"the assignment must name agents 0 to {num_agents - 1}, "
-                            f"got {owner.min()} to {owner.max()}")
+        raise GossamerError(
+            f"the assignment must name agents 0 to {num_agents - 1}, got {owner.min()} to {owner.max()}"
+        )
     return owner.astype(np.int64)

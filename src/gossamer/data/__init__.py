@@ -43,5 +43,7 @@ def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None
         return tables(path, seed)
     near = difflib.get_close_matches(str(dataset), DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise GossamerError(f"no data set, .npz file or folder of CSV tables called {str(dataset)!r}{hint} "
-                        f"Known data sets: {', '.join(DATASETS)}")
+    raise GossamerError(
+        f"no data set, .npz file or folder of CSV tables called {str(dataset)!r}{hint} "
+        f"Known data sets: {', '.join(DATASETS)}"
+    )

@@ -27,8 +27,10 @@ def citation(name: str, seed: int, progress: Callable[[int, int], None] | None =
     graph = _read(locate(name, progress), name, seed, largest_component=True)
     found = (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes)
     if found != source.sizes:
-        raise GossamerError(f"{name} should have {source.sizes} vertices, edges, features and classes, "
-                            f"the file has {found}; delete it and load it again")
+        raise GossamerError(
+            f"{name} should have {source.sizes} vertices, edges, features and classes, "
+            f"the file has {found}; delete it and load it again"
+        )
     return graph
 
 
@@ -49,8 +51,10 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
         raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error}") from None
     n = adjacency.shape[0]
     if adjacency.shape != (n, n) or features.shape[0] != n or labels.shape[:1] != (n,):
-        raise GossamerError(f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
-                            f"{labels.shape} do not agree on the number of vertices")
+        raise GossamerError(
+            f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
+            f"{labels.shape} do not agree on the number of vertices"
+        )
     if largest_component:
         keep = _largest_component(adjacency)
         if not keep.all() and {"train_idx", "val_idx", "test_idx"} & set(given):
@@ -62,8 +66,15 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
     entries = adjacency.tocoo()
     if np.issubdtype(labels.dtype, np.integer):
         labels = labels.astype(np.int64)
-    return make_graph(name, np.stack([entries.row, entries.col], axis=1), features, labels, weights=entries.data,
-                      positions=given.get("positions"), **_masks(given, labels, seed, path))
+    return make_graph(
+        name,
+        np.stack([entries.row, entries.col], axis=1),
+        features,
+        labels,
+        weights=entries.data,
+        positions=given.get("positions"),
+        **_masks(given, labels, seed, path),
+    )
 
 
 def _matrix(file: Any, keys: set[str], prefix: str) -> Any:

@@ -18,5 +18,6 @@ def digits(seed: int) -> DataGraph:
     nearest = kneighbors_graph(images, NEIGHBOURS).tocoo()
     edges = np.stack([nearest.row, nearest.col], axis=1)
     classes = labels.astype(np.int64)
-    return make_graph("digits", edges, features, classes,
-                      **split_by_class(classes, PER_CLASS, num_validation=500, seed=seed))
+    return make_graph(
+        "digits", edges, features, classes, **split_by_class(classes, PER_CLASS, num_validation=500, seed=seed)
+    )

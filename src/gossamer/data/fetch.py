@@ -26,16 +26,24 @@ class Source:
 
 _PPNP = "https://raw.githubusercontent.com/gasteigerjo/ppnp/master/ppnp/data/"
 SOURCES = {
-    "cora": Source("citation/cora_ml.npz", _PPNP + "cora_ml.npz",
-                   "f70cf83ac06ed70900e94c042ff32bbc8ceca086", (2810, 7981, 2879, 7)),
-    "citeseer": Source("citation/citeseer.npz", _PPNP + "citeseer.npz",
-                       "184dd894a26157601bd1d17b99d6ec4561c9de10", (2110, 3668, 3703, 6)),
-    "pubmed": Source("citation/pubmed.npz", _PPNP + "pubmed.npz",
-                     "e7dbba82dd4aaeff5a0e59b23d58158ced3ec42c", (19717, 44324, 500, 3)),
+    "cora": Source(
+        "citation/cora_ml.npz", _PPNP + "cora_ml.npz", "f70cf83ac06ed70900e94c042ff32bbc8ceca086", (2810, 7981, 2879, 7)
+    ),
+    "citeseer": Source(
+        "citation/citeseer.npz",
+        _PPNP + "citeseer.npz",
+        "184dd894a26157601bd1d17b99d6ec4561c9de10",
+        (2110, 3668, 3703, 6),
+    ),
+    "pubmed": Source(
+        "citation/pubmed.npz", _PPNP + "pubmed.npz", "e7dbba82dd4aaeff5a0e59b23d58158ced3ec42c", (19717, 44324, 500, 3)
+    ),
     "coauthor-physics": Source(
         "citation/coauthor_physics.npz",
         "https://raw.githubusercontent.com/shchur/gnn-benchmark/master/data/npz/ms_academic_phy.npz",
-        None, (34493, 247962, 8415, 5)),
+        None,
+        (34493, 247962, 8415, 5),
+    ),
 }
 
 
@@ -52,7 +60,8 @@ def locate(name: str, progress: Progress | None = None) -> Path:
         except OSError as error:
             raise GossamerError(
                 f"the data set {name!r} is not in GOSSAMER_DATA ({given or 'not set'}) nor in {cached}, and the "
-                f"download of {source.url} failed: {error}. Put the file there, or try again online") from None
+                f"download of {source.url} failed: {error}. Put the file there, or try again online"
+            ) from None
     return cached
 
 
@@ -67,7 +76,7 @@ def download(url: str, target: Path, blob: str | None, progress: Progress | None
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        response = urllib.request.urlopen(request, timeout=60)  # noqa: S310 - the scheme is ours
+        response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
         error.close()
         if have and error.code == 416:  # nothing after what we have: the part is whole, or of another file

@@ -64,6 +64,11 @@ class DataGraph:
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
     @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """The vertices that hold a training example, [n]: T_D."""
+        return self.train if self.train.ndim == 1 else np.asarray(self.train.any(1))
+
+    @property
     def adjacency(self) -> Any:
         """The symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
         i, j = self.edges.T
@@ -110,13 +115,25 @@ def make_graph(
     pairs, edge_weights = _checked_edges(edges, weights, n)
     y = np.asarray(targets)
     batch = features.shape[1] if features.ndim == 3 else None
-    masks = [_checked_mask(mask, label, n, batch) for mask, label in
-             ((train, "train"), (validation, "validation"), (test, "test"))]
+    masks = [
+        _checked_mask(mask, label, n, batch)
+        for mask, label in ((train, "train"), (validation, "validation"), (test, "test"))
+    ]
     if not masks[0].any():
         raise GossamerError("no labelled vertex: the train mask is empty; mark at least one vertex for training")
     y, num_classes = _checked_targets(y, masks, n, batch)
     graph = DataGraph(
-        name, pairs, edge_weights, features, y, *masks, num_classes, names, class_names,
+        name,
+        pairs,
+        edge_weights,
+        features,
+        y,
+        masks[0],
+        masks[1],
+        masks[2],
+        num_classes,
+        names,
+        class_names,
         None if positions is None else np.asarray(positions, dtype=np.float64),
     )
     _warn_of_pieces(graph)
@@ -136,15 +153,17 @@ def _checked_features(features: Features) -> Features:
             raise GossamerError(f"features must be a table of numbers with one row for each vertex: {error}") from None
         if features.ndim not in (2, 3):
             raise GossamerError(
-                f"features must be [vertices, features] or [vertices, batch, features], got shape {features.shape}")
+                f"features must be [vertices, features] or [vertices, batch, features], got shape {features.shape}"
+            )
         values, row_of = features.reshape(-1), None
     if features.shape[0] == 0 or features.shape[-1] == 0:
         raise GossamerError(f"the graph is empty: features have shape {features.shape}")
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         vertex = row_of[bad[0]] if row_of is not None else bad[0] // (values.size // features.shape[0])
-        raise GossamerError(f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; "
-                            "fill or drop them first")
+        raise GossamerError(
+            f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
+        )
     return features
 
 
@@ -164,8 +183,10 @@ def _checked_edges(
     outside = np.flatnonzero((pairs < 0).any(1) | (pairs >= n).any(1))
     if len(outside):
         i, j = pairs[outside[0]]
-        raise GossamerError(f"edge ({i}, {j}) names a vertex that does not exist: there are {n} vertices, "
-                            f"numbered 0 to {n - 1} ({len(outside)} such edges)")
+        raise GossamerError(
+            f"edge ({i}, {j}) names a vertex that does not exist: there are {n} vertices, "
+            f"numbered 0 to {n - 1} ({len(outside)} such edges)"
+        )
     wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
     if len(wrong):
         i, j = pairs[wrong[0]]
@@ -179,8 +200,10 @@ def _checked_edges(
     differs = np.flatnonzero(w != w[first][inverse.reshape(-1)])
     if len(differs):
         i, j = pairs[differs[0]]
-        raise GossamerError(f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
-                            f"({len(differs)} such edges); the data graph is undirected, so make them equal")
+        raise GossamerError(
+            f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
+            f"({len(differs)} such edges); the data graph is undirected, so make them equal"
+        )
     return unique, w[first]
 
 
@@ -189,7 +212,9 @@ def _checked_mask(mask: ArrayLike, label: str, n: int, batch: int | None) -> NDA
     if given.dtype != np.bool_:
         chosen = np.zeros(n, dtype=bool)
         if given.size and (given.min() < 0 or given.max() >= n):
-            raise GossamerError(f"the {label} vertices must be numbered 0 to {n - 1}, got {given.min()} to {given.max()}")
+            raise GossamerError(
+                f"the {label} vertices must be numbered 0 to {n - 1}, got {given.min()} to {given.max()}"
+            )
         chosen[given.astype(np.int64)] = True
         given = chosen
     if batch is not None and given.shape == (n,):
@@ -204,8 +229,10 @@ def _checked_targets(
     y: NDArray[Any], masks: list[NDArray[np.bool_]], n: int, batch: int | None
 ) -> tuple[NDArray[Any], int | None]:
     if y.shape[:1] != (n,):
-        raise GossamerError(f"expected one target for each of the {n} vertices, got shape {y.shape}; "
-                            "is a feature or target row missing?")
+        raise GossamerError(
+            f"expected one target for each of the {n} vertices, got shape {y.shape}; "
+            "is a feature or target row missing?"
+        )
     if y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer):
         if y.shape != (n,) or batch is not None:
             raise GossamerError(f"classes must have shape ({n},) and no batch axis, got {y.shape}")
@@ -232,10 +259,15 @@ def _checked_targets(
 
 def _warn_of_pieces(graph: DataGraph) -> None:
     if graph.num_edges == 0:
-        warnings.warn("the graph has no edges: a graph network can do no more than a plain one", GossamerWarning,
-                      stacklevel=3)
+        warnings.warn(
+            "the graph has no edges: a graph network can do no more than a plain one", GossamerWarning, stacklevel=3
+        )
         return
     pieces, _ = sparse.csgraph.connected_components(graph.adjacency, directed=False)
     if pieces > 1:
-        warnings.warn(f"the data graph is disconnected: {pieces} components; agents that share no edge need a "
-                      "topology that connects them (--topology ring or complete)", GossamerWarning, stacklevel=3)
+        warnings.warn(
+            f"the data graph is disconnected: {pieces} components; agents that share no edge need a "
+            "topology that connects them (--topology ring or complete)",
+            GossamerWarning,
+            stacklevel=3,
+        )

@@ -16,8 +16,9 @@ def from_networkx(
     `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names.
     """
     if graph.is_directed() or graph.is_multigraph():
-        raise GossamerError(f"expected an undirected networkx.Graph, got {type(graph).__name__}; "
-                            "use graph.to_undirected()")
+        raise GossamerError(
+            f"expected an undirected networkx.Graph, got {type(graph).__name__}; use graph.to_undirected()"
+        )
     number = {v: i for i, v in enumerate(graph.nodes)}
     rows = [values.get(features) for _, values in graph.nodes(data=True)]
     missing = [v for v, row in zip(graph.nodes, rows, strict=True) if row is None]
@@ -41,9 +42,15 @@ def from_networkx(
     edges = np.array([(number[u], number[v]) for u, v in graph.edges], dtype=np.int64).reshape(-1, 2)
     weights = np.array([values.get(weight, 1.0) for _, _, values in graph.edges(data=True)], dtype=np.float64)
     return make_graph(
-        graph.name or "networkx", edges, np.array([np.atleast_1d(row) for row in rows], dtype=np.float32), targets,
-        weights=weights, names=tuple(str(v) for v in graph.nodes), class_names=class_names,
-        **{part: np.array([s == part for s in splits]) for part in ("train", "validation", "test")})
+        graph.name or "networkx",
+        edges,
+        np.array([np.atleast_1d(row) for row in rows], dtype=np.float32),
+        targets,
+        weights=weights,
+        names=tuple(str(v) for v in graph.nodes),
+        class_names=class_names,
+        **{part: np.array([s == part for s in splits]) for part in ("train", "validation", "test")},
+    )
 
 
 def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
@@ -53,20 +60,31 @@ def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
     """
     for attribute in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if getattr(data, attribute, None) is None:
-            raise GossamerError(f"the PyTorch Geometric graph has no `{attribute}`; expected x, edge_index, y, "
-                                "train_mask, val_mask and test_mask")
+            raise GossamerError(
+                f"the PyTorch Geometric graph has no `{attribute}`; expected x, edge_index, y, "
+                "train_mask, val_mask and test_mask"
+            )
     if data.train_mask.ndim != 1:
-        raise GossamerError(f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; "
-                            "choose a column of them first")
+        raise GossamerError(
+            f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; choose a column of them first"
+        )
     weights = getattr(data, "edge_weight", None)
     if weights is None:
         weights = getattr(data, "edge_attr", None)
     if weights is not None and weights.ndim != 1:
-        raise GossamerError(f"expected one weight for each edge, got shape {tuple(weights.shape)}; "
-                            "set data.edge_weight, or drop edge_attr")
+        raise GossamerError(
+            f"expected one weight for each edge, got shape {tuple(weights.shape)}; "
+            "set data.edge_weight, or drop edge_attr"
+        )
     positions = getattr(data, "pos", None)
     return make_graph(
-        name, data.edge_index.cpu().numpy().T, data.x.cpu().numpy(), data.y.cpu().numpy(),
-        train=data.train_mask.cpu().numpy(), validation=data.val_mask.cpu().numpy(), test=data.test_mask.cpu().numpy(),
+        name,
+        data.edge_index.cpu().numpy().T,
+        data.x.cpu().numpy(),
+        data.y.cpu().numpy(),
+        train=data.train_mask.cpu().numpy(),
+        validation=data.val_mask.cpu().numpy(),
+        test=data.test_mask.cpu().numpy(),
         weights=None if weights is None else weights.cpu().numpy(),
-        positions=None if positions is None else positions.cpu().numpy())
+        positions=None if positions is None else positions.cpu().numpy(),
+    )

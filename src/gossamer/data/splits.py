@@ -1,14 +1,16 @@
 """Masks for semi-supervised learning: a few labels a class for training, some for validation, the rest for test."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import GossamerError
 
-Masks = dict[str, NDArray[np.bool_]]
+Masks = dict[str, Any]  # train, validation, test: bool [n], or the numbers of the vertices
 
 
-def split_by_class(labels: NDArray[np.int64], per_class: int, num_validation: int, seed: int) -> Masks:
+def split_by_class(labels: NDArray[Any], per_class: int, num_validation: int, seed: int) -> Masks:
     """Draw `per_class` training vertices of every class, `num_validation` others, and leave the rest for test.
 
     Vertices whose label is negative (unknown) are in no mask.
@@ -19,13 +21,16 @@ def split_by_class(labels: NDArray[np.int64], per_class: int, num_validation: in
     for c in np.unique(labels[known]):
         members = np.flatnonzero(labels == c)
         if len(members) <= per_class:
-            raise GossamerError(f"class {c} has {len(members)} vertices, too few to train on {per_class} of them; "
-                                "give the masks yourself")
+            raise GossamerError(
+                f"class {c} has {len(members)} vertices, too few to train on {per_class} of them; "
+                "give the masks yourself"
+            )
         train[random.choice(members, per_class, replace=False)] = True
     rest = np.flatnonzero(known & ~train)
     if len(rest) <= num_validation:
-        raise GossamerError(f"{len(rest)} labelled vertices are left for validation and test, "
-                            f"expected more than {num_validation}")
+        raise GossamerError(
+            f"{len(rest)} labelled vertices are left for validation and test, expected more than {num_validation}"
+        )
     validation = np.zeros(len(labels), dtype=bool)
     validation[random.choice(rest, num_validation, replace=False)] = True
     return {"train": train, "validation": validation, "test": known & ~train & ~validation}

@@ -29,12 +29,14 @@ def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
     if any(splits):
         masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     elif class_names is None:
-        raise GossamerError(f"{folder / 'labels.csv'}: real-valued labels need a split column "
-                            "with train, validation or test")
+        raise GossamerError(
+            f"{folder / 'labels.csv'}: real-valued labels need a split column with train, validation or test"
+        )
     else:
         masks = split_by_class(targets, per_class, min(500, len(names) // 4), seed)
-    return make_graph(folder.name, edges, features, targets, weights=weights, names=names, class_names=class_names,
-                      **masks)
+    return make_graph(
+        folder.name, edges, features, targets, weights=weights, names=names, class_names=class_names, **masks
+    )
 
 
 def _rows(path: Path, columns: int) -> tuple[list[str], Table]:

@@ -39,8 +39,15 @@ class Result:
         return target
 
 
-def train(dataset: DataGraph | str | Path = "digits", settings: Settings | None = None, *, out: str | Path | None = None,
-          hooks: HooksFor | None = None, given: Mapping[str, Any] | None = None, **options: Any) -> Result:
+def train(
+    dataset: DataGraph | str | Path = "digits",
+    settings: Settings | None = None,
+    *,
+    out: str | Path | None = None,
+    hooks: HooksFor | None = None,
+    given: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
     `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
@@ -75,8 +82,7 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
     make_hooks = hooks or (lambda name, first, last: Hooks())
     mine = make_hooks("distributed", result.run.host.step, settings.steps)
     if folder is not None:
-        mine = Hooks(mine.on_step, mine.on_record, lambda run: directory.save_checkpoint(folder, run),
-                     mine.should_stop)
+        mine = Hooks(mine.on_step, mine.on_record, lambda run: directory.save_checkpoint(folder, run), mine.should_stop)
     try:
         go_on(result.run, mine)
     except GossamerError:
@@ -105,15 +111,21 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
 
 def _save(folder: Path, result: Result) -> None:
     directory.save_result(folder, result.run, result.summary)
-    draw_curves(folder / "curves.png", {"distributed": result.run.history, **result.baseline_histories},
-                result.run.deployment.graph.num_classes is not None,
-                title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents")
+    draw_curves(
+        folder / "curves.png",
+        {"distributed": result.run.history, **result.baseline_histories},
+        result.run.deployment.graph.num_classes is not None,
+        title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
+    )
 
 
 def _final(state: Run) -> Scores:
     last = state.history[-1]
-    return state.scores() if last["step"] != state.host.step else {
-        mask: last[mask] for mask in ("train", "validation", "test")}
+    return (
+        state.scores()
+        if last["step"] != state.host.step
+        else {mask: last[mask] for mask in ("train", "validation", "test")}
+    )
 
 
 def _summary(state: Run) -> dict[str, Any]:

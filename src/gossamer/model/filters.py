@@ -31,9 +31,8 @@ class Filter(Protocol):
         """y on U_0 from x_p on U_p; `within[p]` says where U_{p-2} lies in U_p."""
         ...
 
-    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
-                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
-        """The gradient of every x_p from that of y: f_p(D)^T g; `sizes[p]` is |U_p|."""
+    def combine_transposed(self, g: Tensor, within: Sequence[Tensor]) -> Generator[Tensor, Tensor, list[Tensor]]:
+        """The gradient of every x_p from that of y: f_p(D)^T g."""
         ...
 
 
@@ -59,8 +58,7 @@ class Monomial:
                 u = u + offered[p]
         return u
 
-    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
-                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
+    def combine_transposed(self, g: Tensor, within: Sequence[Tensor]) -> Generator[Tensor, Tensor, list[Tensor]]:
         """x_p receives (D^T)^p g."""
         gradients = [g]
         for _ in range(self.powers[-1]):
@@ -96,8 +94,7 @@ class Chebyshev:
             b, later = y, b
         return b
 
-    def combine_transposed(self, g: Tensor, sizes: Sequence[int], within: Sequence[Tensor]
-                           ) -> Generator[Tensor, Tensor, list[Tensor]]:
+    def combine_transposed(self, g: Tensor, within: Sequence[Tensor]) -> Generator[Tensor, Tensor, list[Tensor]]:
         """x_p receives t_p = T_p(D)^T g: t_0 = g, t_1 = D^T g, t_p = 2 D^T t_{p-1} - t_{p-2}."""
         t = [g]
         for p in range(1, self.order + 1):

@@ -1,4 +1,4 @@
-"""The network's architecture as a value: a few layers, each a filter, widths, an activation and dropout (eq. (1)-(2))."""
+"""The network's architecture as a value: layers, each a filter, widths, an activation and dropout (eq. (1)-(2))."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,8 +60,16 @@ class Network:
 
 
 def make_network(
-    kind: str, inputs: int, outputs: int, *, hidden: tuple[int, ...] = (64,), order: int = 1,
-    activation: str = "relu", bias: bool = False, dropout: float = 0.0, input_dropout: float | None = None,
+    kind: str,
+    inputs: int,
+    outputs: int,
+    *,
+    hidden: tuple[int, ...] = (64,),
+    order: int = 1,
+    activation: str = "relu",
+    bias: bool = False,
+    dropout: float = 0.0,
+    input_dropout: float | None = None,
 ) -> Network:
     """gcn: eq. (5), or (25) for order > 1; chebyshev: the same in Chebyshev polynomials; linear: one gcn layer and
     nothing else (Sec. V-F); mlp: the plain network, D = I."""
@@ -78,7 +86,16 @@ def make_network(
     widths = (inputs, *(() if kind == "linear" else hidden), outputs)
     first = dropout if input_dropout is None else input_dropout
     last = len(widths) - 2
-    return Network(tuple(
-        Layer(chosen, widths[i], widths[i + 1], "identity" if i == last else activation, bias,
-              first if i == 0 else dropout)
-        for i in range(last + 1)))
+    return Network(
+        tuple(
+            Layer(
+                chosen,
+                widths[i],
+                widths[i + 1],
+                "identity" if i == last else activation,
+                bias,
+                first if i == 0 else dropout,
+            )
+            for i in range(last + 1)
+        )
+    )

@@ -45,8 +45,9 @@ class DenseProduct:
         return out
 
 
-def plan_dense(input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype
-               ) -> DenseProduct:
+def plan_dense(
+    input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype
+) -> DenseProduct:
     """Sort the slabs that occur into batches by size: few batches, few padded rows."""
     order = np.argsort(slab, kind="stable")
     used, starts, counts = np.unique(slab[order], return_index=True, return_counts=True)
@@ -58,13 +59,20 @@ def plan_dense(input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs
         there = (within[None, :] < counts[members][:, None]).reshape(-1)
         rows = order[(starts[members][:, None] + within[None, :]).reshape(-1) * there]
         collect[rows[there]] = size + np.flatnonzero(there)
-        batches.append(Batch(torch.from_numpy(used[members]), torch.from_numpy(input_row[rows]),
-                             torch.from_numpy(rows), torch.from_numpy(np.flatnonzero(~there)),
-                             slice(size, size + len(rows))))
+        batches.append(
+            Batch(
+                torch.from_numpy(used[members]),
+                torch.from_numpy(input_row[rows]),
+                torch.from_numpy(rows),
+                torch.from_numpy(np.flatnonzero(~there)),
+                slice(size, size + len(rows)),
+            )
+        )
         size += len(rows)
     spread = sparse.csr_array((np.ones(len(slab)), (input_row, collect)), shape=(num_inputs, size))
-    return DenseProduct(tuple(batches), size, torch.from_numpy(collect), make_pattern(spread),
-                        torch.ones(len(slab), dtype=dtype))
+    return DenseProduct(
+        tuple(batches), size, torch.from_numpy(collect), make_pattern(spread), torch.ones(len(slab), dtype=dtype)
+    )
 
 
 def _similar(counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -85,8 +93,11 @@ class _DenseProduct(torch.autograd.Function):
         result = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
         for batch in plan.batches:
             slabs = len(batch.slabs)
-            torch.bmm(_by_slab(x.index_select(0, batch.inputs), slabs), weight.index_select(0, batch.slabs),
-                      out=_by_slab(result[batch.place], slabs))
+            torch.bmm(
+                _by_slab(x.index_select(0, batch.inputs), slabs),
+                weight.index_select(0, batch.slabs),
+                out=_by_slab(result[batch.place], slabs),
+            )
         ctx.save_for_backward(x, weight)
         ctx.plan = plan
         return result.index_select(0, plan.collect)
@@ -104,8 +115,11 @@ class _DenseProduct(torch.autograd.Function):
             x_here = _by_slab(x.index_select(0, batch.inputs), slabs)
             g_weight.index_copy_(0, batch.slabs, torch.bmm(x_here.transpose(1, 2), g_here))
             if g_rows is not None:
-                torch.bmm(g_here, weight.index_select(0, batch.slabs).transpose(1, 2),
-                          out=_by_slab(g_rows[batch.place], slabs))
+                torch.bmm(
+                    g_here,
+                    weight.index_select(0, batch.slabs).transpose(1, 2),
+                    out=_by_slab(g_rows[batch.place], slabs),
+                )
         return None if g_rows is None else plan.spread.times(plan.ones, g_rows), g_weight, None
 
 
@@ -131,8 +145,9 @@ class SparseProduct:
         return out
 
 
-def plan_sparse(features: Any, input_row: NDArray[np.int64], slab: NDArray[np.int64], num_slabs: int,
-                dtype: torch.dtype) -> SparseProduct:
+def plan_sparse(
+    features: Any, input_row: NDArray[np.int64], slab: NDArray[np.int64], num_slabs: int, dtype: torch.dtype
+) -> SparseProduct:
     """Lay the rows of CSR `features` [inputs, d] out over the slabs' columns."""
     picked = sparse.csr_array(features[input_row])
     rows, d = picked.shape
@@ -140,9 +155,14 @@ def plan_sparse(features: Any, input_row: NDArray[np.int64], slab: NDArray[np.in
     columns = picked.indices.astype(np.int64) + slab[entry_row] * d
     laid_out = sparse.csr_array((np.arange(picked.nnz), columns, picked.indptr), shape=(rows, num_slabs * d))
     transposed = sparse.csr_array(laid_out.T)
-    return SparseProduct(make_pattern(laid_out), torch.from_numpy(picked.data).to(dtype), make_pattern(transposed),
-                         torch.from_numpy(transposed.data.astype(np.int64)), entry_row,
-                         picked.indices.astype(np.int64))
+    return SparseProduct(
+        make_pattern(laid_out),
+        torch.from_numpy(picked.data).to(dtype),
+        make_pattern(transposed),
+        torch.from_numpy(transposed.data.astype(np.int64)),
+        entry_row,
+        picked.indices.astype(np.int64),
+    )
 
 
 class _SparseProduct(torch.autograd.Function):

@@ -27,8 +27,9 @@ class Pattern:
         if self.columns.numel() == 0 or dense.numel() == 0:
             return dense.new_zeros(rows, *dense.shape[1:])
         table = dense.reshape(dense.shape[0], -1)
-        product = embedding_bag(self.columns, table, self.offsets, mode="sum", per_sample_weights=values,
-                                include_last_offset=True)
+        product = embedding_bag(
+            self.columns, table, self.offsets, mode="sum", per_sample_weights=values, include_last_offset=True
+        )
         return product.view(rows, *dense.shape[1:])
 
 
@@ -53,8 +54,13 @@ class Operator:
 def make_operator(matrix: Any, dtype: torch.dtype) -> Operator:
     """An Operator from a scipy matrix."""
     forward, backward = sparse.csr_array(matrix), sparse.csr_array(matrix.T)
-    return Operator(forward.shape, make_pattern(forward), torch.from_numpy(forward.data).to(dtype),
-                    make_pattern(backward), torch.from_numpy(backward.data).to(dtype))
+    return Operator(
+        forward.shape,
+        make_pattern(forward),
+        torch.from_numpy(forward.data).to(dtype),
+        make_pattern(backward),
+        torch.from_numpy(backward.data).to(dtype),
+    )
 
 
 def make_pattern(matrix: Any) -> Pattern:

@@ -19,10 +19,13 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     loss, score, apart = figure.subplots(1, 3)
     measure = "accuracy" if classes else "mse"
-    for name, history in reversed(histories.items()):
+    for name, history in reversed(list(histories.items())):
         steps = [record["step"] for record in history]
-        look: dict[str, Any] = {"color": COLOURS[name], "label": LABELS[name],
-                                "linewidth": 2.0 if name == "distributed" else 1.5}
+        look: dict[str, Any] = {
+            "color": COLOURS[name],
+            "label": LABELS[name],
+            "linewidth": 2.0 if name == "distributed" else 1.5,
+        }
         loss.plot(steps, [record["train"]["loss"] for record in history], **look)
         score.plot(steps, [record["test"][measure] for record in history], **look)
         if name == "distributed":

@@ -20,13 +20,16 @@ def write_predictions(path: Path, graph: Any, assignment: NDArray[np.int64], out
         class_names = graph.class_names or [str(c) for c in range(graph.num_classes)]
         chance, classes = (t.tolist() for t in outputs.softmax(-1).max(-1))
         writer.writerow(["vertex", "agent", "class", "probability"])
-        writer.writerows((name, k, class_names[c], f"{p:.6f}")
-                         for name, k, c, p in zip(names, assignment.tolist(), classes, chance, strict=True))
+        writer.writerows(
+            (name, k, class_names[c], f"{p:.6f}")
+            for name, k, c, p in zip(names, assignment.tolist(), classes, chance, strict=True)
+        )
     else:
         timed = outputs.ndim == 3
         values = outputs if timed else outputs[:, None]
-        writer.writerow(["vertex", "agent", *(["time"] if timed else []),
-                         *(f"value_{q}" for q in range(outputs.shape[-1]))])
+        writer.writerow(
+            ["vertex", "agent", *(["time"] if timed else []), *(f"value_{q}" for q in range(outputs.shape[-1]))]
+        )
         for name, k, rows in zip(names, assignment.tolist(), values.tolist(), strict=True):
             writer.writerows([name, k, *([t] if timed else []), *row] for t, row in enumerate(rows))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -35,8 +35,11 @@ class Deployment:
 
 
 def make_deployment(
-    graph: DataGraph, settings: Settings, assignment: NDArray[np.int64] | None = None,
-    combination: NDArray[np.float64] | None = None, shift: Any = None,
+    graph: DataGraph,
+    settings: Settings,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
 ) -> Deployment:
     """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
 
@@ -52,14 +55,23 @@ def make_deployment(
         combination = np.asarray(combination, dtype=np.float64)
         if combination.shape != (m, m):
             raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {combination.shape}")
+        if not np.isfinite(combination).all():
+            raise GossamerError("C holds NaN or infinite entries")
         links = (combination != 0) & ~np.eye(m, dtype=bool)
-    _check(topology.check_assumptions(combination, links), combination, settings)
+    _check(topology.check_assumptions(combination, links), settings)
     carried = topology.carried_edges(graph.edges, owner, links)
     kept = graph.restricted_to(carried)
     network = make_network(
-        settings.layers, graph.num_features, graph.num_outputs, hidden=settings.hidden, order=settings.order,
-        activation=settings.activation, bias=settings.bias, dropout=settings.dropout,
-        input_dropout=settings.input_dropout)
+        settings.layers,
+        graph.num_features,
+        graph.num_outputs,
+        hidden=settings.hidden,
+        order=settings.order,
+        activation=settings.activation,
+        bias=settings.bias,
+        dropout=settings.dropout,
+        input_dropout=settings.input_dropout,
+    )
     if shift is None:
         shift = make_shift(kept.adjacency, settings.shift_kind)
     else:
@@ -71,13 +83,25 @@ def make_deployment(
 def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> Host:
     """A host of all agents, or of the given ones."""
     training = Training(
-        rule=make_rule(settings.update, settings.momentum), step_size=settings.step_size,
-        step_decay=settings.step_decay, weight_decay=settings.weight_decay,
-        consensus_every=settings.consensus_every, seed=settings.seed)
+        rule=make_rule(settings.update, settings.momentum),
+        step_size=settings.step_size,
+        step_decay=settings.step_decay,
+        weight_decay=settings.weight_decay,
+        consensus_every=settings.consensus_every,
+        seed=settings.seed,
+    )
     return make_host(
-        deployment.graph, deployment.shift, deployment.network, deployment.assignment, deployment.combination,
-        range(deployment.num_agents) if agents is None else agents, training,
-        initial_deviation=settings.initial_deviation, same_initial=settings.same_initial, dtype=settings.torch_dtype)
+        deployment.graph,
+        deployment.shift,
+        deployment.network,
+        deployment.assignment,
+        deployment.combination,
+        range(deployment.num_agents) if agents is None else agents,
+        training,
+        initial_deviation=settings.initial_deviation,
+        same_initial=settings.same_initial,
+        dtype=settings.torch_dtype,
+    )
 
 
 def _assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
@@ -85,8 +109,10 @@ def _assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
         return assign(graph, settings.assignment, settings.agents, settings.seed)
     path = Path(settings.assignment)
     if not path.is_file():
-        raise GossamerError(f"expected an assignment among {', '.join(ASSIGNMENTS)}, or a CSV file with the columns "
-                            f"vertex,agent; got {settings.assignment!r}")
+        raise GossamerError(
+            f"expected an assignment among {', '.join(ASSIGNMENTS)}, or a CSV file with the columns "
+            f"vertex,agent; got {settings.assignment!r}"
+        )
     number = {name: i for i, name in enumerate(graph.names or map(str, range(graph.num_vertices)))}
     owner = np.full(graph.num_vertices, -1, dtype=np.int64)
     try:
@@ -94,8 +120,10 @@ def _assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
             for row in csv.DictReader(file):
                 owner[number[row["vertex"]]] = int(row["agent"])
     except (KeyError, ValueError, TypeError, UnicodeDecodeError) as error:
-        raise GossamerError(f"{path}: expected rows vertex,agent with vertices of {graph.name} and agent numbers; "
-                            f"this does not fit: {error}") from None
+        raise GossamerError(
+            f"{path}: expected rows vertex,agent with vertices of {graph.name} and agent numbers; "
+            f"this does not fit: {error}"
+        ) from None
     missing = np.flatnonzero(owner < 0)
     if len(missing):
         raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
@@ -114,20 +142,23 @@ def _links(kind: str, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
     return topology.needed(shared)
 
 
-def _check(found: topology.Assumptions, combination: NDArray[np.float64], settings: Settings) -> None:
+def _check(found: topology.Assumptions, settings: Settings) -> None:
     """Refuse a C that breaks Assumption A; without consensus only (A1) matters."""
-    if not np.isfinite(combination).all():
-        raise GossamerError("C holds NaN or infinite entries")
     if not found.a1:
-        raise GossamerError(f"C must be symmetric and doubly stochastic (A1): it differs from its transpose by "
-                            f"{found.asymmetry:.2g} and its row sums from 1 by {found.row_error:.2g}")
+        raise GossamerError(
+            f"C must be symmetric and doubly stochastic (A1): it differs from its transpose by "
+            f"{found.asymmetry:.2g} and its row sums from 1 by {found.row_error:.2g}"
+        )
     if not found.a2 and settings.consensus_every:
         if found.components > 1:
             raise GossamerError(
                 f"the agents fall into {found.components} groups that share no data edge and so never agree (A2); "
-                "choose --topology ring or complete, fewer agents, or --consensus-every 0")
-        raise GossamerError(f"C does not contract (A2): the spectral radius of C - 11^T/m is "
-                            f"{found.spectral_radius:.4f}, expected below 1")
+                "choose --topology ring or complete, fewer agents, or --consensus-every 0"
+            )
+        raise GossamerError(
+            f"C does not contract (A2): the spectral radius of C - 11^T/m is "
+            f"{found.spectral_radius:.4f}, expected below 1"
+        )
 
 
 def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np.bool_]) -> None:
@@ -138,5 +169,7 @@ def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np
     missing = (k != z) & ~links[k, z]
     if missing.any():
         first = np.flatnonzero(missing)[0]
-        raise GossamerError(f"the shift operator joins vertices {entries.row[first]} and {entries.col[first]} of agents "
-                            f"{k[first]} and {z[first]}, which do not talk ({missing.sum()} such entries)")
+        raise GossamerError(
+            f"the shift operator joins vertices {entries.row[first]} and {entries.col[first]} of "
+            f"agents {k[first]} and {z[first]}, which do not talk ({missing.sum()} such entries)"
+        )

@@ -1,11 +1,11 @@
 """The run directory: what a run leaves behind, written whole or not at all.
 
-    run.json               settings, versions, summary
-    metrics.jsonl          a line for each evaluation
-    network.safetensors    assignment, combination
-    weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
-    checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on
-    curves.png             drawn by the caller
+run.json               settings, versions, summary
+metrics.jsonl          a line for each evaluation
+network.safetensors    assignment, combination
+weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
+checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on
+curves.png             drawn by the caller
 """
 
 import json
@@ -33,8 +33,10 @@ FORMAT = 1
 def create(folder: Path) -> None:
     """Make an empty run directory; an existing one with files in it is never touched."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise GossamerError(f"{folder} exists and is not an empty folder; choose another --out, or go on with "
-                            f"gossamer train --resume {folder}")
+        raise GossamerError(
+            f"{folder} exists and is not an empty folder; choose another --out, or go on with "
+            f"gossamer train --resume {folder}"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -68,15 +70,18 @@ def save_checkpoint(folder: Path, state: Run) -> None:
     write_atomically(folder / "metrics.jsonl", lines.encode())
     tensors = {f"params.{name}": t for name, t in state.host.params.items()}
     tensors |= {f"state.{name}": t for name, t in state.host.state.items()}
-    _write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step),
-                   seconds=str(state.seconds))
+    _write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
 
 
 def save_start(folder: Path, state: Run) -> None:
     """What never changes during a run, and a run.json that says how to go on."""
-    _write_tensors(folder / "network.safetensors", {
-        "assignment": torch.from_numpy(state.deployment.assignment),
-        "combination": torch.from_numpy(state.deployment.combination)})
+    _write_tensors(
+        folder / "network.safetensors",
+        {
+            "assignment": torch.from_numpy(state.deployment.assignment),
+            "combination": torch.from_numpy(state.deployment.combination),
+        },
+    )
     save_summary(folder, state, {})
 
 
@@ -92,8 +97,12 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
         "format": FORMAT,
         "settings": state.settings.model_dump(mode="json"),
         "data": {"name": state.deployment.graph.name, "fingerprint": state.fingerprint},
-        "versions": {"gossamer": version("gossamer"), "torch": torch.__version__, "numpy": np.__version__,
-                     "python": platform.python_version()},
+        "versions": {
+            "gossamer": version("gossamer"),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
         "step": state.host.step,
         "complete": state.complete,
         "summary": dict(summary),
@@ -117,12 +126,15 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
         return state
     tensors = _read_tensors(checkpoint)
     about = _read_metadata(checkpoint)
-    state = with_weights(
-        state, *({name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-                 for kind in ("params.", "state.")), step=int(about["step"]))
+    params, update_state = (
+        {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+        for kind in ("params.", "state.")
+    )
+    state = with_weights(state, params, update_state, step=int(about["step"]))
     if state.host.step > state.settings.steps:
-        raise GossamerError(f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; "
-                            "give more --steps")
+        raise GossamerError(
+            f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; give more --steps"
+        )
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     state.history = [r for r in map(json.loads, lines) if r["step"] <= state.host.step]
     state.seconds = float(about["seconds"])
@@ -145,11 +157,18 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     network = _read_tensors(folder / "network.safetensors")
-    state = start(graph, settings, assignment=network["assignment"].numpy(),
-                  combination=network["combination"].numpy(), shift=shift)
+    state = start(
+        graph,
+        settings,
+        assignment=network["assignment"].numpy(),
+        combination=network["combination"].numpy(),
+        shift=shift,
+    )
     if content["data"]["fingerprint"] != state.fingerprint:
-        raise GossamerError(f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
-                            f"{folder} was trained on")
+        raise GossamerError(
+            f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
+            f"{folder} was trained on"
+        )
     return state
 
 

@@ -20,8 +20,7 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     size = settings.torch_dtype.itemsize
     filters = [layer.filter for layer in network.layers]
     widths = [layer.outputs * size for layer in network.layers]
-    labelled = graph.train if graph.train.ndim == 1 else graph.train.any(1)
-    training = message_rows(deployment.shift, filters, labelled, deployment.assignment)
+    training = message_rows(deployment.shift, filters, graph.labelled, deployment.assignment)
     full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     times = 1 if graph.batch is None else int(graph.train.any(0).sum())
     rows: dict[Link, int] = {}
@@ -35,29 +34,40 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     links = []
     for k, z in zip(*np.nonzero(deployment.links), strict=True):
         here, back = Link(int(k), int(z)), Link(int(z), int(k))
-        links.append({
-            "sender": here.sender, "receiver": here.receiver,
-            "forward_rows": rows.get(here, 0), "forward_bytes": moved.get(here, 0),
-            "backward_rows": rows.get(back, 0), "backward_bytes": moved.get(back, 0),
-            "consensus_rows": int(bool(vector)), "consensus_bytes": vector,
-            "shared_edges": int(deployment.shared_edges[k, z]),
-        })
+        links.append(
+            {
+                "sender": here.sender,
+                "receiver": here.receiver,
+                "forward_rows": rows.get(here, 0),
+                "forward_bytes": moved.get(here, 0),
+                "backward_rows": rows.get(back, 0),
+                "backward_bytes": moved.get(back, 0),
+                "consensus_rows": int(bool(vector)),
+                "consensus_bytes": vector,
+                "shared_edges": int(deployment.shared_edges[k, z]),
+            }
+        )
     rounds_of_consensus = settings.steps // settings.consensus_every if settings.consensus_every else 0
-    phases = {phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
-              for phase in ("forward", "backward", "consensus")}
+    phases = {
+        phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
+        for phase in ("forward", "backward", "consensus")
+    }
     batch = graph.batch or 1
     evaluation = {
         "rows": sum(sum(one.values()) for rounds in full for one in rounds),
-        "bytes": sum(sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True)
-                     for one in rounds)}
+        "bytes": sum(
+            sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True) for one in rounds
+        ),
+    }
     both_ways = int(deployment.shared_edges.sum())
     return {
         **phases,
         "evaluation": evaluation,
         "total_bytes": (phases["forward"]["bytes"] + phases["backward"]["bytes"]) * settings.steps
         + phases["consensus"]["bytes"] * rounds_of_consensus,
-        "paper": {"rows": both_ways * sum(len(rounds) for rounds in full),
-                  "bytes": both_ways * batch * sum(len(rounds) * width
-                                                   for width, rounds in zip(widths, full, strict=True))},
+        "paper": {
+            "rows": both_ways * sum(len(rounds) for rounds in full),
+            "bytes": both_ways * batch * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
+        },
         "links": links,
     }

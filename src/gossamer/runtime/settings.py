@@ -27,42 +27,64 @@ Width = Annotated[int, Field(ge=1)]
 class Settings(BaseModel):
     """What a run does. Every field is an option of `gossamer train` and a key of a settings file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
-    dataset: str = Field("digits", description="A data set's name, an .npz file or a folder of CSV tables")
-    agents: int = Field(10, ge=1, description="Number of agents m; 1 is the centralised model")
-    assignment: str = Field("bfs", description="Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a "
-                                               "CSV file with columns vertex,agent")
-    topology: Literal["needed", "ring", "line", "complete"] = Field(
-        "needed", description="Which agents talk: needed (where they share data edges), ring, line or complete; data "
-                              "edges that no link carries are dropped")
-    mixing: Literal["metropolis", "uniform"] = Field("metropolis", description="Weights of C on the links: metropolis or uniform")
-    layers: Literal["gcn", "chebyshev", "linear", "mlp"] = Field("gcn", description="Kind of layers: gcn, chebyshev, linear "
-                                                                 "(no hidden layer) or mlp (no graph)")
-    order: int = Field(1, ge=1, le=16, description="Order P of a layer's filter")
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths)] = Field(
-        (64,), description="Widths of the hidden layers, as in 64 or 64,32")
-    activation: Literal["relu", "tanh", "elu", "identity"] = Field("relu", description="After hidden layers: relu, tanh, elu or identity")
-    bias: bool = Field(False, description="Give layers a bias")
-    dropout: float = Field(0.5, ge=0, lt=1, description="Dropout between layers, and on the input unless that is set")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="Dropout on the input")
-    shift: Literal["auto", "normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"] = Field(
-        "auto", description="Shift operator D: normalized, random-walk, laplacian, scaled-laplacian or identity; auto "
-                            "is scaled-laplacian for chebyshev and normalized otherwise")
-    update: Literal["gd", "momentum", "adam"] = Field("momentum", description="Update rule: gd, momentum or adam")
-    momentum: float = Field(0.9, ge=0, lt=1, description="Decay of momentum and of adam's first statistic")
-    step_size: float = Field(0.5, gt=0, description="The centralised step size")
-    step_decay: float = Field(0.0, ge=0, description="Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant")
-    weight_decay: float = Field(0.0, ge=0, description="Factor of the squared weights in the loss")
-    steps: int = Field(500, ge=0, description="Number of iterations; 0 writes the initial weights")
-    consensus_every: int = Field(1, ge=0, description="Mix weights every so many steps; 0 never")
-    initial_deviation: float = Field(1e-3, ge=0, description="Standard deviation of the initial weights")
-    same_initial: bool = Field(False, description="Start all agents from the same weights")
-    seed: int = Field(0, ge=0, lt=2**63, description="Decides everything random")
-    evaluate_every: int = Field(10, ge=1, description="Steps between two evaluations")
-    checkpoint_every: int = Field(100, ge=1, description="Steps between two checkpoints")
-    dtype: Literal["float32", "float64"] = Field("float32", description="Numbers: float32 or float64")
-    baselines: bool = Field(True, description="Train the centralised and the graph-less model for comparison")
+    dataset: str = "digits"
+    """A data set's name, an .npz file or a folder of CSV tables."""
+    agents: int = Field(10, ge=1)
+    """Number of agents m; 1 is the centralised model."""
+    assignment: str = "bfs"
+    """Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a CSV file with columns vertex,agent."""
+    topology: Literal["needed", "ring", "line", "complete"] = "needed"
+    """Which agents talk: needed (where they share data edges), ring, line or complete; data edges that no link
+    carries are dropped."""
+    mixing: Literal["metropolis", "uniform"] = "metropolis"
+    """Weights of C on the links: metropolis or uniform."""
+    layers: Literal["gcn", "chebyshev", "linear", "mlp"] = "gcn"
+    """Kind of layers: gcn, chebyshev, linear (no hidden layer) or mlp (no graph)."""
+    order: int = Field(1, ge=1, le=16)
+    """Order P of a layer's filter."""
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths)] = (64,)
+    """Widths of the hidden layers, as in 64 or 64,32."""
+    activation: Literal["relu", "tanh", "elu", "identity"] = "relu"
+    """After hidden layers: relu, tanh, elu or identity."""
+    bias: bool = False
+    """Give layers a bias."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout between layers, and on the input unless that is set."""
+    input_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on the input."""
+    shift: Literal["auto", "normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"] = "auto"
+    """Shift operator D: normalized, random-walk, laplacian, scaled-laplacian or identity; auto is scaled-laplacian
+    for chebyshev and normalized otherwise."""
+    update: Literal["gd", "momentum", "adam"] = "momentum"
+    """Update rule: gd, momentum or adam."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Decay of momentum and of adam's first statistic."""
+    step_size: float = Field(0.5, gt=0)
+    """The centralised step size; gd and momentum use m times it at every agent."""
+    step_decay: float = Field(0.0, ge=0)
+    """Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Factor of half the squared weights in the loss."""
+    steps: int = Field(500, ge=0)
+    """Number of iterations; 0 writes the initial weights."""
+    consensus_every: int = Field(1, ge=0)
+    """Mix weights every so many steps; 0 never."""
+    initial_deviation: float = Field(1e-3, ge=0)
+    """Standard deviation of the initial weights."""
+    same_initial: bool = False
+    """Start all agents from the same weights."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Decides everything random."""
+    evaluate_every: int = Field(10, ge=1)
+    """Steps between two evaluations."""
+    checkpoint_every: int = Field(100, ge=1)
+    """Steps between two checkpoints."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Numbers: float32 or float64."""
+    baselines: bool = True
+    """Train the centralised and the graph-less model for comparison."""
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -82,8 +104,10 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            complaints.append(f"{source}: unknown setting {name!r}"
-                              + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"))
+            complaints.append(
+                f"{source}: unknown setting {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+            )
     try:
         if not complaints:
             return Settings(**values)

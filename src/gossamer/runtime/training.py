@@ -92,14 +92,20 @@ def _record(state: Run) -> Record:
     _, gradient = run(loss_gradient(host.with_params(mean_params(host.params)), dropout=False))
     stationarity = squared_projection(gradient)
     best = min([stationarity, *(record["best_stationarity"] for record in state.history)])
-    return {"step": host.step, **state.scores(), "disagreement": disagreement(host.params),
-            "stationarity": stationarity, "best_stationarity": best}
+    return {
+        "step": host.step,
+        **state.scores(),
+        "disagreement": disagreement(host.params),
+        "stationarity": stationarity,
+        "best_stationarity": best,
+    }
 
 
 def _check_loss(loss: float, step: int) -> None:
     if not math.isfinite(loss):
-        raise GossamerError(f"the training loss is {loss} at step {step}: the run has diverged; "
-                            "try a smaller --step-size")
+        raise GossamerError(
+            f"the training loss is {loss} at step {step}: the run has diverged; try a smaller --step-size"
+        )
 
 
 def baseline_settings(settings: Settings) -> dict[str, Settings]:
@@ -111,6 +117,7 @@ def baseline_settings(settings: Settings) -> dict[str, Settings]:
 
 def with_weights(state: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int) -> Run:
     """The run with stored weights in place of its own, copied so that they lie as fresh ones would."""
+
     def adopted(mine: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
         expected = {name: tuple(t.shape) for name, t in mine.items()}
         found = {name: tuple(t.shape) for name, t in stored.items()}
@@ -118,6 +125,10 @@ def with_weights(state: Run, params: dict[str, Tensor], update_state: dict[str, 
             raise GossamerError(f"the stored {what} do not fit the settings: expected {expected}, found {found}")
         return {name: stored[name].to(t.dtype).clone() for name, t in mine.items()}
 
-    host = replace(state.host, params=adopted(state.host.params, params, "weights"),
-                   state=adopted(state.host.state, update_state, "update statistics"), step=step)
+    host = replace(
+        state.host,
+        params=adopted(state.host.params, params, "weights"),
+        state=adopted(state.host.state, update_state, "update statistics"),
+        step=step,
+    )
     return replace(state, host=host)

@@ -12,5 +12,14 @@ from gossamer.topology.families import complete, line, needed, ring
 from gossamer.topology.restriction import carried_edges
 from gossamer.topology.weights import metropolis, uniform
 
-__all__ = ["Assumptions", "carried_edges", "check_assumptions", "complete", "line", "metropolis", "needed", "ring",
-           "uniform"]
+__all__ = [
+    "Assumptions",
+    "carried_edges",
+    "check_assumptions",
+    "complete",
+    "line",
+    "metropolis",
+    "needed",
+    "ring",
+    "uniform",
+]

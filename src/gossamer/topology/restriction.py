@@ -9,4 +9,4 @@ from gossamer.topology.families import Links
 def carried_edges(edges: NDArray[np.int64], assignment: NDArray[np.int64], links: Links) -> NDArray[np.bool_]:
     """Marks the data edges [edges] that stay inside an agent or cross a link; the others must be removed."""
     k, z = assignment[edges].T
-    return (k == z) | links[k, z]
+    return np.asarray((k == z) | links[k, z])

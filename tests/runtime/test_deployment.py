@@ -1,0 +1,119 @@
+"""Data, assignment and topology joined: what is dropped, what is refused, what is sent."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from agents.cases import make_case
+
+from gossamer.agents import training_step
+from gossamer.errors import GossamerError
+from gossamer.runtime.deployment import host_of, make_deployment
+from gossamer.runtime.messages import count_messages
+from gossamer.runtime.settings import make_settings
+from gossamer.runtime.simulation import run_together
+
+
+def settings(**options):
+    return make_settings({"dataset": "case", "agents": 4, "hidden": 5, **options})
+
+
+@pytest.mark.parametrize("kind", ["ring", "line"])
+def test_edges_that_no_link_carries_are_dropped_and_the_shift_renormalised(kind: str) -> None:
+    case = make_case(n=40)
+    d = make_deployment(case.graph, settings(topology=kind), assignment=case.owner)
+    k, z = case.owner[d.graph.edges].T
+    assert ((k == z) | d.links[k, z]).all()
+    assert 0 < d.edges_kept < 1
+    assert d.graph.num_edges == round(d.edges_kept * case.graph.num_edges)
+    looped = d.graph.adjacency.toarray() + np.eye(40)
+    scale = looped.sum(1) ** -0.5
+    np.testing.assert_allclose(d.shift.toarray(), scale[:, None] * looped * scale[None, :], rtol=1e-12)
+
+
+def test_agents_that_share_no_edge_are_refused_with_a_remedy() -> None:
+    case = make_case(n=40)
+    with pytest.raises(GossamerError, match=r"2 groups that share no data edge.*--topology ring or complete"):
+        make_deployment(case.graph, settings(agents=5), assignment=case.owner)
+    make_deployment(case.graph, settings(agents=5, consensus_every=0), assignment=case.owner)
+    make_deployment(case.graph, settings(agents=5, topology="complete"), assignment=case.owner)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda C: C[:3], "C must be 4 x 4"),
+        (lambda C: C + np.triu(np.full((4, 4), 0.1), 1), "symmetric and doubly stochastic"),
+        (lambda C: np.where(C > 0, np.nan, C), "NaN"),
+        (lambda C: 1.1 * C, "row sums"),
+        (lambda C: np.eye(4), "groups that share no data edge"),
+        (lambda C: 3 * C - 2 * np.eye(4), "does not contract"),
+    ],
+)
+def test_a_wrong_combination_matrix_is_refused(change, message: str) -> None:
+    case = make_case(n=40)
+    with pytest.raises(GossamerError, match=message):
+        make_deployment(
+            case.graph, settings(topology="complete"), assignment=case.owner, combination=change(np.full((4, 4), 0.25))
+        )
+
+
+def test_a_users_own_shift_is_used_and_checked() -> None:
+    case = make_case(n=40)
+    D = case.shift.copy()
+    D.data = D.data * 2
+    d = make_deployment(case.graph, settings(topology="complete"), assignment=case.owner, shift=D)
+    np.testing.assert_array_equal(d.shift.toarray(), D.toarray())
+    with pytest.raises(GossamerError, match="which do not talk"):
+        make_deployment(case.graph, settings(topology="line"), assignment=case.owner, shift=D)
+    with pytest.raises(GossamerError, match="must be 40 x 40"):
+        make_deployment(case.graph, settings(topology="line"), assignment=case.owner, shift=D[:5])
+
+
+def test_an_assignment_from_a_file(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    path = tmp_path / "who.csv"
+    path.write_text("vertex,agent\n" + "".join(f"{i},{k}\n" for i, k in enumerate(case.owner)))
+    d = make_deployment(case.graph, settings(topology="complete", assignment=str(path)))
+    np.testing.assert_array_equal(d.assignment, case.owner)
+    path.write_text("vertex,agent\n0,1\n")
+    with pytest.raises(GossamerError, match="gives no agent to 39 vertices"):
+        make_deployment(case.graph, settings(assignment=str(path)))
+    path.write_text("vertex,agent\n99,1\n")
+    with pytest.raises(GossamerError, match="does not fit"):
+        make_deployment(case.graph, settings(assignment=str(path)))
+    with pytest.raises(GossamerError, match="got 'bsf'"):
+        make_deployment(case.graph, settings(assignment="bsf"))
+
+
+@pytest.mark.parametrize("options", [{}, {"layers": "chebyshev", "order": 2, "dtype": "float64"}], ids=str)
+def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
+    """Every agent on its own host: the bytes in the outboxes equal the plan's, by phase and link."""
+    case = make_case(n=40)
+    s = settings(topology="complete", **options)
+    d = make_deployment(case.graph, s, assignment=case.owner)
+    counted = {(link["sender"], link["receiver"]): link for link in count_messages(d, s)["links"]}
+    seen: dict[tuple, int] = {}
+
+    def watched(generator):
+        inbox = None
+        while True:
+            try:
+                outbox = next(generator) if inbox is None else generator.send(inbox)
+            except StopIteration as done:
+                return done.value
+            for link, message in outbox.messages.items():
+                place = (*link, str(outbox.phase))
+                seen[place] = seen.get(place, 0) + message.numel() * message.element_size()
+            inbox = yield outbox
+
+    run_together([watched(training_step(host_of(d, s, [k]))) for k in range(4)])
+    for pair, link in counted.items():
+        for phase in ("forward", "backward", "consensus"):
+            assert seen.get((*pair, phase), 0) == link[f"{phase}_bytes"], (pair, phase)
+    assert {place[:2] for place in seen} <= set(counted)
+    totals = count_messages(d, s)
+    assert totals["paper"]["rows"] == 2 * sum(case.owner[i] != case.owner[j] for i, j in case.graph.edges) * (
+        2 if not options else 4
+    )
+    assert totals["forward"]["rows"] <= totals["evaluation"]["rows"] <= totals["paper"]["rows"]

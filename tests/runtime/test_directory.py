@@ -1,0 +1,119 @@
+"""The run directory holds what DESIGN promises, whole at every moment."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from agents.cases import make_case
+from safetensors.torch import load_file
+
+from gossamer.errors import GossamerError
+from gossamer.experiments.comparison import train
+from gossamer.runtime import directory
+
+
+def test_contents(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    result = train(
+        case.graph,
+        out=tmp_path / "run",
+        agents=4,
+        layers="gcn",
+        order=2,
+        hidden=(5,),
+        bias=True,
+        steps=12,
+        topology="complete",
+        given={"assignment": case.owner},
+    )
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "run.json",
+        "metrics.jsonl",
+        "network.safetensors",
+        "weights.safetensors",
+        "checkpoint.safetensors",
+        "curves.png",
+    }
+    content = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert content["format"] == 1
+    assert content["complete"] is True
+    assert content["settings"]["order"] == 2
+    assert content["summary"]["distributed"] == result.summary["distributed"]
+    assert {"gossamer", "torch", "numpy", "python"} <= set(content["versions"])
+    network = load_file(tmp_path / "run" / "network.safetensors")
+    torch.testing.assert_close(network["assignment"], torch.tensor(case.owner), rtol=0, atol=0)
+    assert network["combination"].shape == (4, 4)
+    weights = load_file(tmp_path / "run" / "weights.safetensors")
+    assert {name: tuple(t.shape) for name, t in weights.items()} == {
+        "layer.0.weight": (4, 3, 6, 5),
+        "layer.0.bias": (4, 5),
+        "layer.1.weight": (4, 3, 5, 3),
+        "layer.1.bias": (4, 3),
+    }
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [0, 10, 12]
+    assert all(
+        {"train", "validation", "test", "disagreement", "stationarity", "best_stationarity"} <= set(record)
+        for record in records
+    )
+    best = [record["best_stationarity"] for record in records]
+    assert best == [min(r["stationarity"] for r in records[: i + 1]) for i in range(3)]
+
+
+def test_order_one_weights_have_no_power_axis_and_zero_steps_write_the_start(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    result = train(
+        case.graph, out=tmp_path / "run", agents=4, hidden=(5,), steps=0, topology="complete", baselines=False
+    )
+    weights = load_file(tmp_path / "run" / "weights.safetensors")
+    assert weights["layer.0.weight"].shape == (4, 6, 5)
+    assert 0 < weights["layer.0.weight"].std() < 2e-3
+    assert result.summary["steps"] == 0
+    assert not {"centralised", "graphless"} & set(result.summary)
+
+
+def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(GossamerError, match="not an empty folder"):
+        train(make_case().graph, out=tmp_path, agents=2, steps=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory.write_atomically(tmp_path / "a", b"old")
+
+    def broken(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", broken)
+    with pytest.raises(OSError, match="disk full"):
+        directory.write_atomically(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_free_names_count_up(tmp_path: Path) -> None:
+    assert directory.free_name(tmp_path, "digits").name == "digits-1"
+    (tmp_path / "digits-1").mkdir()
+    assert directory.free_name(tmp_path, "digits").name == "digits-2"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "it has no run.json"), ("{", "not valid JSON"), ('{"format": 99}', "format version 1")],
+)
+def test_a_broken_run_json_is_told(content: str | None, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(GossamerError, match=message):
+        directory.read_settings_of(tmp_path)
+
+
+def test_truncated_tensors_are_told(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    train(case.graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False)
+    path = tmp_path / "run" / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(GossamerError, match=r"cannot read .*weights.safetensors"):
+        directory.read_weights(tmp_path / "run", case.graph)

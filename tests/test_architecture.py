@@ -1,0 +1,82 @@
+"""The design's rules on imports and on what may not appear, read off the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "gossamer"
+FILES = sorted(SOURCE.rglob("*.py"))
+# A package may import those of a lower rank; topology imports no sibling at all.
+RANK = {
+    "errors": 0,
+    "data": 1,
+    "assignment": 2,
+    "model": 2,
+    "agents": 3,
+    "report": 3,
+    "runtime": 4,
+    "experiments": 5,
+    "options": 5,
+    "cli": 6,
+}
+EDGES = {  # third-party libraries that one module alone may import
+    "typer": {"cli.py", "options.py"},
+    "pydantic": {"runtime/settings.py"},
+    "safetensors": {"runtime/directory.py"},
+    "sklearn": {"data/digits.py"},
+    "matplotlib": {"report/curves.py"},
+    "pymetis": {"assignment/simple.py"},
+    "rich": {"cli.py", "report/terminal.py"},
+}
+
+
+def imported(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names += (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "gossamer"
+                else [node.module or ""]
+            )
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_one_way(path: Path) -> None:
+    place = path.relative_to(SOURCE)
+    package = place.parts[0].removesuffix(".py")
+    if package in ("__init__", "__main__"):
+        return
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] != "gossamer" or parts[1] == package:
+            continue
+        if package == "topology" or parts[1] == "topology":
+            assert package in ("runtime", "experiments", "cli"), f"{place} imports {name}"
+        else:
+            assert RANK[parts[1]] < RANK[package], f"{place} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_third_party_edges_and_forbidden_things(path: Path) -> None:
+    place = str(path.relative_to(SOURCE))
+    roots = {name.split(".")[0] for name in imported(path)}
+    for library, homes in EDGES.items():
+        assert library not in roots or place in homes, f"{place} imports {library}"
+    assert not roots & {"pickle", "cloudpickle", "dill", "importlib"} or place in ("cli.py", "runtime/directory.py")
+    assert "allow_pickle=True" not in path.read_text()
+    if place.startswith("agents/"):
+        assert not roots & {"time", "datetime", "socket", "os", "pathlib", "logging", "random", "threading", "asyncio"}
+        assert "manual_seed(" not in path.read_text().replace("torch.Generator().manual_seed(", "")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_module_says_what_it_is_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text)), path
+    assert text.count("\n") <= 300, path

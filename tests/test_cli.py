@@ -1,0 +1,188 @@
+"""The command as a user runs it: real processes, output, exit codes, and what is left behind."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+COMMAND = [sys.executable, "-m", "gossamer"]
+
+
+def gossamer(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1"} | (env or {}),
+    )
+
+
+def test_train_prints_json_and_writes_a_run(tmp_path: Path) -> None:
+    done = gossamer(
+        "train", "--agents", "4", "--topology", "ring", "--steps", "60", "--json", "--out", "run", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for model in ("distributed", "centralised", "graphless"):
+        for mask in ("train", "validation", "test"):
+            assert set(found[model][mask]) == {"loss", "accuracy"}
+    assert found["distributed"]["test"]["accuracy"] > 0.8
+    assert found["disagreement"] > 0
+    for phase in ("forward", "backward", "consensus"):
+        assert found["messages"][phase]["rows"] > 0
+        assert found["messages"][phase]["bytes"] > 0
+    assert found["seconds"] > 0
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    again = gossamer(
+        "train", "--agents", "4", "--topology", "ring", "--steps", "60", "--json", "--out", "again", cwd=tmp_path
+    )
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("run", "again"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert json.loads(again.stdout)["graphless"] == found["graphless"]
+
+
+def test_train_shows_tables_and_predict_writes_every_vertex(tmp_path: Path) -> None:
+    done = gossamer(
+        "train",
+        "digits",
+        "--agents",
+        "3",
+        "--steps",
+        "40",
+        "--no-baselines",
+        "--topology",
+        "line",
+        "--layers",
+        "chebyshev",
+        "--order",
+        "2",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in ("1797 vertices", "distributed", "consensus", "runs/digits-1", "of the data edges"):
+        assert words in done.stdout
+    predicted = gossamer("predict", "runs/digits-1", "--json", cwd=tmp_path)
+    assert predicted.returncode == 0, predicted.stderr
+    with (tmp_path / "runs" / "digits-1" / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["vertex"]) for row in rows] == list(range(1797))
+    network = load_file(tmp_path / "runs" / "digits-1" / "network.safetensors")
+    np.testing.assert_array_equal([int(row["agent"]) for row in rows], network["assignment"].numpy())
+    summary = json.loads((tmp_path / "runs" / "digits-1" / "run.json").read_text())["summary"]
+    assert json.loads(predicted.stdout)["test"] == summary["distributed"]["test"]
+
+
+def test_settings_file_and_options_on_top(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('dataset = "digits"\nagents = 3\nsteps = 5\nbaselines = false\nseed = 7\n')
+    done = gossamer("train", "settings.toml", "--steps", "2", "--out", "run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert (settings["agents"], settings["steps"], settings["seed"]) == (3, 2, 7)
+
+
+def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
+    done = gossamer("train", "--agents", "1", "--steps", "20", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert found["distributed"] == found["centralised"]
+    assert found["messages"]["total_bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "cira"], "did you mean 'cora'?"),
+        (["train", "--agents", "0"], "agents = 0: input should be greater than or equal to 1"),
+        (["train", "--agents", "5000"], "expected 1 to 1797 agents"),
+        (["train", "absent.toml"], "cannot read absent.toml"),
+        (["train", "--stepsize", "1"], "--step-size"),
+        (["train", "--topology", "star"], "star"),
+        (["train", "--assignment", "nearest"], "needs vertex positions"),
+        (["train", "--resume", "nowhere"], "nowhere is not a run directory"),
+        (["train", "--resume", "x", "--seed", "1"], "only --steps may be given"),
+        (["train", "--out", "taken"], "taken exists and is not an empty folder"),
+        (["predict", "nowhere"], "nowhere is not a run directory"),
+        (["train", "cora"], "download"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(arguments: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    # An address that nothing answers on: a data set that is not here cannot be fetched.
+    env = {"GOSSAMER_DATA": "", "GOSSAMER_CACHE": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
+    done = gossamer(*arguments, cwd=tmp_path, env=env)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert {path.name for path in tmp_path.iterdir()} <= {"taken", "cache"}
+
+
+def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "two-parts"
+    folder.mkdir()
+    (folder / "features.csv").write_text("vertex,f\n" + "".join(f"v{i},{i % 2}\n" for i in range(8)))
+    (folder / "edges.csv").write_text("source,target\nv0,v1\nv1,v2\nv2,v3\nv4,v5\nv5,v6\nv6,v7\n")
+    splits = ["train", "train", "validation", "test"] * 2
+    (folder / "labels.csv").write_text(
+        "vertex,label,split\n" + "".join(f"v{i},{'even' if i % 2 == 0 else 'odd'},{splits[i]}\n" for i in range(8))
+    )
+    done = gossamer(
+        "train", "two-parts", "--agents", "2", "--topology", "complete", "--steps", "3", "--no-baselines", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning: the data graph is disconnected: 2 components" in done.stderr
+    gossamer("predict", "runs/two-parts-1", cwd=tmp_path)
+    text = (tmp_path / "runs" / "two-parts-1" / "predictions.csv").read_text()
+    assert text.startswith("vertex,agent,class,probability\nv0,")
+    assert ",even," in text or ",odd," in text
+
+
+def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path) -> None:
+    options = ["--agents", "3", "--steps", "3000", "--no-baselines", "--checkpoint-every", "50"]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(
+        [*COMMAND, "train", *options, "--out", "run"],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+        while not checkpoint.exists() and running.poll() is None:
+            signal.sigtimedwait([], 0.05)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 130, errors
+    assert "gossamer train --resume run" in errors
+    stopped = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert 50 <= stopped["step"] < 3000
+    assert stopped["complete"] is False
+    steps = str(stopped["step"] + 40)
+    assert gossamer("train", "--resume", "run", "--steps", steps, "--json", cwd=tmp_path).returncode == 0
+    whole = ["--agents", "3", "--steps", steps, "--no-baselines"]
+    assert gossamer("train", *whole, "--out", "whole", "--json", cwd=tmp_path).returncode == 0
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("run", "whole"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    again = gossamer("train", "--resume", "run", "--steps", steps, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]])
+def test_help(arguments: list[str], tmp_path: Path) -> None:
+    done = gossamer(*arguments, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.strip()
