@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")
-        body = server.content[start:server.stop_after]
+        body = server.content[start : server.stop_after]
         if server.states_length:
             self.send_header("Content-Length", str(len(server.content) - start))
             self.end_headers()
@@ -237,9 +237,8 @@ def test_locate_downloads_once_into_the_cache(server: Server, places: tuple[Path
     assert seen[-1] == len(CONTENT)
 
 
-def test_locate_without_variables_uses_the_users_cache(
-    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("places")
+def test_locate_without_variables_uses_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GOSSAMER_DATA")
     monkeypatch.delenv("GOSSAMER_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

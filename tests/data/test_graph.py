@@ -40,38 +40,55 @@ def test_restricted_to_drops_edges_and_nothing_else() -> None:
     assert less.features is graph.features
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"features": [[1, 2], [3], [4, 5], [6, 7]]}, "one row for each vertex"),
-    ({"features": [["a", "b"]] * 4}, "table of numbers"),
-    ({"features": [[1, None]] * 4}, "table of numbers"),
-    ({"features": np.ones((3, 2)), "edges": PATH[:2], "weights": None}, "3 vertices.*feature or target row missing"),
-    ({"features": np.ones(4)}, r"\[vertices, features\].*got shape \(4,\)"),
-    ({"features": np.ones((0, 2))}, r"graph is empty.*\(0, 2\)"),
-    ({"features": np.ones((4, 0))}, r"graph is empty.*\(4, 0\)"),
-    ({"features": sparse.csr_array((0, 2))}, "graph is empty"),
-    ({"edges": [[0, 1], [1, 2], [2, 4]]}, r"edge \(2, 4\) names a vertex that does not exist.*numbered 0 to 3"),
-    ({"edges": [[0, 1], [1, 2], [-1, 3]]}, r"edge \(-1, 3\) names a vertex that does not exist"),
-    ({"edges": PATH.T}, r"integers \[edges, 2\], got int64 \(2, 3\)"),
-    ({"edges": PATH.astype(float)}, r"integers \[edges, 2\], got float64"),
-    ({"weights": [1.0, 2.0]}, r"one weight for each of the 3 edges, got shape \(2,\)"),
-    ({"weights": [1.0, -2.0, 3.0]}, r"positive and finite, got -2.0 on edge \(1, 2\)"),
-    ({"weights": [1.0, 0.0, 3.0]}, "positive and finite, got 0.0"),
-    ({"weights": [1.0, np.nan, 3.0]}, "positive and finite, got nan"),
-    ({"edges": [[0, 1], [1, 2], [2, 3], [2, 1]], "weights": [1.0, 2.0, 3.0, 4.0]}, r"asymmetric weights: edge \(1, 2\)"),
-    ({"train": np.zeros(4, dtype=bool)}, "no labelled vertex: the train mask is empty"),
-    ({"train": []}, "no labelled vertex"),
-    ({"train": [True, True]}, r"train mask must have shape \(4,\), got \(2,\)"),
-    ({"validation": np.ones((4, 1), dtype=bool)}, r"validation mask must have shape \(4,\), got \(4, 1\)"),
-    ({"test": [4]}, "test vertices must be numbered 0 to 3, got 4 to 4"),
-    ({"test": [-1, 2]}, "test vertices must be numbered 0 to 3, got -1 to 2"),
-    ({"targets": [0, 1, 0]}, r"one target for each of the 4 vertices, got shape \(3,\)"),
-    ({"targets": [0, 0, 0, 0]}, "one class only"),
-    ({"targets": [1, 1, 0, 0]}, "training vertices hold one class only"),
-    ({"targets": [0, -1, 0, -1]}, r"vertex 1 is in a mask but has no class \(2 such"),
-    ({"targets": np.eye(4, 2, dtype=int)}, r"classes must have shape \(4,\)"),
-    ({"targets": ["a", "b", "a", "b"]}, "class numbers or real values"),
-    ({"targets": np.ones((4, 2, 3))}, r"real targets must be \[vertices, outputs\], got \(4, 2, 3\)"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": [[1, 2], [3], [4, 5], [6, 7]]}, "one row for each vertex"),
+        ({"features": [["a", "b"]] * 4}, "table of numbers"),
+        ({"features": [[1, None]] * 4}, "table of numbers"),
+        (
+            {
+                "features": np.ones((3, 2)),
+                "edges": PATH[:2],
+                "weights": None,
+                "train": [0, 1],
+                "validation": [],
+                "test": [2],
+            },
+            "features have 3 rows, the targets 4.*is a feature or target row missing",
+        ),
+        ({"features": np.ones((3, 2))}, "features have 3 rows, the targets 4"),
+        ({"features": np.ones(4)}, r"\[vertices, features\].*got shape \(4,\)"),
+        ({"features": np.ones((0, 2))}, r"graph is empty.*\(0, 2\)"),
+        ({"features": np.ones((4, 0))}, r"graph is empty.*\(4, 0\)"),
+        ({"features": sparse.csr_array((0, 2))}, "graph is empty"),
+        ({"edges": [[0, 1], [1, 2], [2, 4]]}, r"edge \(2, 4\) names a vertex that does not exist.*numbered 0 to 3"),
+        ({"edges": [[0, 1], [1, 2], [-1, 3]]}, r"edge \(-1, 3\) names a vertex that does not exist"),
+        ({"edges": PATH.T}, r"integers \[edges, 2\], got int64 \(2, 3\)"),
+        ({"edges": PATH.astype(float)}, r"integers \[edges, 2\], got float64"),
+        ({"weights": [1.0, 2.0]}, r"one weight for each of the 3 edges, got shape \(2,\)"),
+        ({"weights": [1.0, -2.0, 3.0]}, r"positive and finite, got -2.0 on edge \(1, 2\)"),
+        ({"weights": [1.0, 0.0, 3.0]}, "positive and finite, got 0.0"),
+        ({"weights": [1.0, np.nan, 3.0]}, "positive and finite, got nan"),
+        (
+            {"edges": [[0, 1], [1, 2], [2, 3], [2, 1]], "weights": [1.0, 2.0, 3.0, 4.0]},
+            r"asymmetric weights: edge \(1, 2\)",
+        ),
+        ({"train": np.zeros(4, dtype=bool)}, "no labelled vertex: the train mask is empty"),
+        ({"train": []}, "no labelled vertex"),
+        ({"train": [True, True]}, r"train mask must have shape \(4,\), got \(2,\)"),
+        ({"validation": np.ones((4, 1), dtype=bool)}, r"validation mask must have shape \(4,\), got \(4, 1\)"),
+        ({"test": [4]}, "test vertices must be numbered 0 to 3, got 4 to 4"),
+        ({"test": [-1, 2]}, "test vertices must be numbered 0 to 3, got -1 to 2"),
+        ({"targets": [0, 1, 0]}, "features have 4 rows, the targets 3"),
+        ({"targets": [0, 0, 0, 0]}, "one class only"),
+        ({"targets": [1, 1, 0, 0]}, "training vertices hold one class only"),
+        ({"targets": [0, -1, 0, -1]}, r"vertex 1 is in a mask but has no class \(2 such"),
+        ({"targets": np.eye(4, 2, dtype=int)}, r"classes must have shape \(4,\)"),
+        ({"targets": ["a", "b", "a", "b"]}, "class numbers or real values"),
+        ({"targets": np.ones((4, 2, 3))}, r"real targets must be \[vertices, outputs\], got \(4, 2, 3\)"),
+    ],
+)
 def test_a_mistake_is_refused_by_name(changes: dict, message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         path_graph(**changes)
@@ -142,18 +159,38 @@ def test_real_targets_outside_the_masks_may_be_unknown() -> None:
 
 
 def test_the_batch_axis_spreads_over_masks_and_targets() -> None:
-    late = np.array([[False, True, True]] * 4)
+    late = np.array([[False] * 3] * 2 + [[False, True, True]] * 2)
     graph = path_graph(features=np.ones((4, 3, 2)), targets=np.ones((4, 3)), test=late)
     assert (graph.batch, graph.num_features, graph.targets.shape) == (3, 2, (4, 3, 1))
     np.testing.assert_array_equal(graph.train, [[True] * 3] * 2 + [[False] * 3] * 2)
     np.testing.assert_array_equal(graph.test, late)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"targets": np.ones((4, 2))}, r"\[vertices, batch, outputs\]"),
-    ({"targets": [0, 1, 0, 1]}, "no batch axis"),
-    ({"train": np.ones((4, 2), dtype=bool)}, r"train mask must have shape \(4, 3\), got \(4, 2\)"),
-])
+def test_labelled_vertices_hold_a_training_example_at_some_time() -> None:
+    np.testing.assert_array_equal(path_graph().labelled, path_graph().train)
+    some = np.zeros((4, 3), dtype=bool)
+    some[1, 2] = some[3, 0] = True
+    graph = path_graph(features=np.ones((4, 3, 2)), targets=np.ones((4, 3)), train=some, validation=[], test=[])
+    np.testing.assert_array_equal(graph.labelled, [False, True, False, True])
+
+
+def test_masks_that_overlap_are_warned_of_and_masks_of_zeros_and_ones_refused() -> None:
+    with pytest.warns(GossamerWarning, match="1 training examples are also used"):
+        path_graph(train=[0, 1], validation=[1], test=[3])
+    with pytest.raises(GossamerError, match="mask of 0 and 1"):
+        path_graph(train=[1, 1, 0, 0])
+    with pytest.raises(GossamerError, match="booleans or vertex numbers"):
+        path_graph(train=[0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": np.ones((4, 2))}, r"\[vertices, batch, outputs\]"),
+        ({"targets": [0, 1, 0, 1]}, "no batch axis"),
+        ({"train": np.ones((4, 2), dtype=bool)}, r"train mask must have shape \(4, 3\), got \(4, 2\)"),
+    ],
+)
 def test_a_wrong_batch_axis_is_refused(changes: dict, message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         path_graph(**{"features": np.ones((4, 3, 2)), "targets": np.ones((4, 3)), **changes})
@@ -171,8 +208,10 @@ def test_sparse_features_of_any_layout_become_csr_and_the_users_matrix_stays() -
 
 def test_the_fingerprint_is_that_of_the_content() -> None:
     assert path_graph().fingerprint() == path_graph().fingerprint()
-    assert path_graph(features=sparse.csr_array(np.eye(4))).fingerprint() == \
-        path_graph(features=sparse.coo_array(np.eye(4))).fingerprint()
+    assert (
+        path_graph(features=sparse.csr_array(np.eye(4))).fingerprint()
+        == path_graph(features=sparse.coo_array(np.eye(4))).fingerprint()
+    )
 
 
 def test_the_fingerprint_changes_with_every_array() -> None:

@@ -24,8 +24,8 @@ def to_networkx(graph: DataGraph) -> nx.Graph:
     result = nx.Graph(name=graph.name)
     for i in range(graph.num_vertices):
         y = int(graph.targets[i]) if graph.num_classes else float(graph.targets[i, 0])
-        split = [part for part in ("train", "validation", "test") if getattr(graph, part)[i]]
-        result.add_node(f"v{i}", x=graph.features[i].tolist(), y=y, **{"split": part for part in split})
+        split = next((part for part in ("train", "validation", "test") if getattr(graph, part)[i]), None)
+        result.add_node(f"v{i}", x=graph.features[i].tolist(), y=y, split=split)
     for (i, j), w in zip(graph.edges, graph.weights, strict=True):
         result.add_edge(f"v{i}", f"v{j}", weight=float(w))
     return result
@@ -34,10 +34,16 @@ def to_networkx(graph: DataGraph) -> nx.Graph:
 def to_pyg(graph: DataGraph, **changes: Any) -> Data:
     both = np.concatenate([graph.edges, graph.edges[:, ::-1]]).T
     content = {
-        "x": torch.from_numpy(graph.features), "edge_index": torch.from_numpy(both.copy()),
-        "edge_weight": torch.from_numpy(np.tile(graph.weights, 2)), "y": torch.from_numpy(graph.targets),
-        "train_mask": torch.from_numpy(graph.train), "val_mask": torch.from_numpy(graph.validation),
-        "test_mask": torch.from_numpy(graph.test), "pos": torch.from_numpy(graph.positions), **changes}
+        "x": torch.from_numpy(graph.features),
+        "edge_index": torch.from_numpy(both.copy()),
+        "edge_weight": torch.from_numpy(np.tile(graph.weights, 2)),
+        "y": torch.from_numpy(graph.targets),
+        "train_mask": torch.from_numpy(graph.train),
+        "val_mask": torch.from_numpy(graph.validation),
+        "test_mask": torch.from_numpy(graph.test),
+        "pos": torch.from_numpy(graph.positions),
+        **changes,
+    }
     return Data(**{key: value for key, value in content.items() if value is not None})
 
 
@@ -77,13 +83,16 @@ def test_networkx_other_kinds_are_refused(kind: type) -> None:
         from_networkx(kind(to_networkx(path_graph())))
 
 
-@pytest.mark.parametrize(("attribute", "value", "message"), [
-    ("x", None, "vertex 'v1' has no attribute 'x'"),
-    ("x", [1.0], r"feature rows must have one length, got \[1, 2\]"),
-    ("x", [1.0, float("nan")], "first at vertex 1"),
-    ("split", "val", "split must be one of train, validation, test"),
-    ("y", "red", "targets"),
-])
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("x", None, "vertex 'v1' has no attribute 'x'"),
+        ("x", [1.0], r"feature rows must have one length, got \[1, 2\]"),
+        ("x", [1.0, float("nan")], "first at vertex 1"),
+        ("split", "val", "split must be one of train, validation, test"),
+        ("y", "red", "class"),
+    ],
+)
 def test_networkx_mistakes_are_refused_by_name(attribute: str, value: Any, message: str) -> None:
     given = to_networkx(path_graph())
     given.nodes["v1"][attribute] = value
@@ -113,12 +122,15 @@ def test_pyg_missing_attributes_are_named(attribute: str) -> None:
         from_pyg(to_pyg(path_graph(), **{attribute: None}))
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"train_mask": torch.ones(4, 10, dtype=torch.bool)}, r"expected one split, got masks of shape \(4, 10\)"),
-    ({"edge_weight": None, "edge_attr": torch.ones(6, 3)}, r"one weight for each edge, got shape \(6, 3\)"),
-    ({"edge_index": torch.tensor([[0, 1], [1, 4]]), "edge_weight": None}, r"edge \(1, 4\) names a vertex"),
-    ({"y": torch.tensor([0, 1, 1])}, r"one target for each of the 4 vertices, got shape \(3,\)"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_mask": torch.ones(4, 10, dtype=torch.bool)}, r"expected one split, got masks of shape \(4, 10\)"),
+        ({"edge_weight": None, "edge_attr": torch.ones(6, 3)}, r"one weight for each edge, got shape \(6, 3\)"),
+        ({"edge_index": torch.tensor([[0, 1], [1, 4]]), "edge_weight": None}, r"edge \(1, 4\) names a vertex"),
+        ({"y": torch.tensor([0, 1, 1])}, "features have 4 rows, the targets 3"),
+    ],
+)
 def test_pyg_mistakes_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         from_pyg(to_pyg(path_graph(), **changes))

@@ -63,22 +63,25 @@ def test_real_labels_with_a_split(tmp_path: Path) -> None:
     np.testing.assert_array_equal(graph.targets, [[0.5], [1.5], [2.5], [3.5]])
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"labels": None}, "not a graph in the npz layout.*labels"),
-    ({"adj_matrix.indptr": None}, r"not a graph in the npz layout.*adj_matrix\.indptr"),
-    ({"adj_matrix.data": None}, "not a graph in the npz layout.*adj_data"),
-    ({"attr_matrix.indices": None}, r"not a graph in the npz layout.*attr_matrix\.indices"),
-    ({"labels": np.array([{}, 1, 2, 3], dtype=object)}, "not a graph in the npz layout.*allow_pickle=False"),
-    ({"adj_matrix.indices": np.array([1, 0, 2, 1, 9, 2])}, "not a graph in the npz layout"),
-    ({"adj_matrix.shape": np.array(4)}, "not a graph in the npz layout"),
-    ({"labels": LABELS[:3]}, r"labels \(3,\) do not agree on the number of vertices"),
-    ({"features": np.ones((5, 2))}, r"features \(5, 2\).*do not agree"),
-    ({"val_idx": None}, "give train_idx, val_idx and test_idx together"),
-    ({"train_idx": np.array([0, 4])}, "train vertices must be numbered 0 to 3"),
-    ({"labels": np.array([0.5, 1, 2, 3]), **dict.fromkeys(SPLIT)}, "real-valued labels need train_idx"),
-    ({**dict.fromkeys(SPLIT)}, "too few to train on 20"),
-    ({"adj_matrix.data": np.array([1.0, 1, 2, 7, 3, 3])}, r"asymmetric weights: edge \(1, 2\)"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": None}, "not a graph in the npz layout.*labels"),
+        ({"adj_matrix.indptr": None}, r"not a graph in the npz layout.*adj_matrix\.indptr"),
+        ({"adj_matrix.data": None}, "not a graph in the npz layout.*adj_data"),
+        ({"attr_matrix.indices": None}, r"not a graph in the npz layout.*attr_matrix\.indices"),
+        ({"labels": np.array([{}, 1, 2, 3], dtype=object)}, "not a graph in the npz layout.*allow_pickle=False"),
+        ({"adj_matrix.indices": np.array([1, 0, 2, 1, 9, 2])}, "not a graph in the npz layout"),
+        ({"adj_matrix.shape": np.array(4)}, "not a graph in the npz layout"),
+        ({"labels": LABELS[:3]}, r"labels \(3,\) do not agree on the number of vertices"),
+        ({"features": np.ones((5, 2))}, r"features \(5, 2\).*do not agree"),
+        ({"val_idx": None}, "give train_idx, val_idx and test_idx together"),
+        ({"train_idx": np.array([0, 4])}, "train vertices must be numbered 0 to 3"),
+        ({"labels": np.array([0.5, 1, 2, 3]), **dict.fromkeys(SPLIT)}, "not one class a vertex need train_idx"),
+        ({**dict.fromkeys(SPLIT)}, "too few to train on 20"),
+        ({"adj_matrix.data": np.array([1.0, 1, 2, 7, 3, 3])}, r"asymmetric weights: edge \(1, 2\)"),
+    ],
+)
 def test_a_mistake_is_refused_by_name(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         load(write(tmp_path, arrays(**changes)))

@@ -1,5 +1,6 @@
 """A folder of CSV tables becomes a graph; a mistake is named with its file and line."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_whole_numbers_are_classes_in_their_order(tmp_path: Path) -> None:
 def test_without_a_split_column_one_is_drawn_from_the_seed(tmp_path: Path) -> None:
     names = [f"v{i}" for i in range(60)]
     for name, text in {
-        "edges": "source,target\n" + "".join(f"{a},{b}\n" for a, b in zip(names, names[1:], strict=False)),
+        "edges": "source,target\n" + "".join(f"{a},{b}\n" for a, b in pairwise(names)),
         "features": "vertex,x\n" + "".join(f"{v},{i}\n" for i, v in enumerate(names)),
         "labels": "vertex,label\n" + "".join(f"{v},{'ab'[i % 2]}\n" for i, v in enumerate(names)),
     }.items():
@@ -79,25 +80,40 @@ def test_without_a_split_column_one_is_drawn_from_the_seed(tmp_path: Path) -> No
     assert (first.train != other.train).any()
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"features": "vertex,height,width\nann,1,2\nbob,3\n"}, r"features.csv, line 3: expected 3 cells.*got 2"),
-    ({"features": "vertex,height\nann,1\nbob,tall\n"}, "features.csv, line 3: expected numbers.*tall"),
-    ({"features": "vertex,height\nann,1\nbob,2\nann,3\n"}, "vertex 'ann' stands in more than one row"),
-    ({"features": "vertex\nann\n"}, "header with at least 2 columns"),
-    ({"features": ""}, "header with at least 2 columns"),
-    ({"features": "vertex,height\n", "edges": "source,target\n", "labels": "vertex,label\n"}, "empty"),
-    ({"features": TABLES["features"].replace("5", "nan")}, "first at vertex 2"),
-    ({"edges": "source,target\nann,bob\nann,eve\n"}, "edges.csv, line 3: vertex 'eve' does not exist in features.csv"),
-    ({"edges": "source,target\nann,bob,7\n"}, "edges.csv, line 2: expected 2 cells"),
-    ({"edges": "source,target,weight\nann,bob,heavy\n"}, "edges.csv, line 2: expected numbers"),
-    ({"edges": "source,target,weight\nann,bob,-1\n"}, r"positive and finite, got -1.0 on edge \(0, 1\)"),
-    ({"labels": "vertex,label,split\neve,red,train\n"}, "labels.csv, line 2: vertex 'eve' does not exist"),
-    ({"labels": "vertex,label,split\nann,red,val\n"}, "line 2: the split must be one of train, validation, test, got 'val'"),
-    ({"labels": "vertex,label,split\nann,red,train\nann,blue,train\nbob,red,train\n"}, "'ann' stands in more than one"),
-    ({"labels": "vertex,label\nann,0.5\nbob,1.5\n"}, "real-valued labels need a split column"),
-    ({"labels": "vertex,label,split\nann,red,train\nbob,,train\n"}, "vertex 1 is in a mask but has no class"),
-    ({"labels": "vertex,label\nann,red\nbob,blue\n"}, "too few to train on 20"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": "vertex,height,width\nann,1,2\nbob,3\n"}, r"features.csv, line 3: expected 3 cells.*got 2"),
+        ({"features": "vertex,height\nann,1\nbob,tall\n"}, "features.csv, line 3: expected numbers.*tall"),
+        ({"features": "vertex,height\nann,1\nbob,2\nann,3\n"}, "vertex 'ann' stands in more than one row"),
+        ({"features": "vertex\nann\n"}, "header with at least 2 columns"),
+        ({"features": ""}, "header with at least 2 columns"),
+        (
+            {"features": "vertex,height\n", "edges": "source,target\n", "labels": "vertex,label\n"},
+            r"features\.csv.*(empty|no vert)",
+        ),
+        ({"features": TABLES["features"].replace("5", "nan")}, "first at vertex 2"),
+        (
+            {"edges": "source,target\nann,bob\nann,eve\n"},
+            "edges.csv, line 3: vertex 'eve' does not exist in features.csv",
+        ),
+        ({"edges": "source,target\nann,bob,7\n"}, "edges.csv, line 2: expected 2 cells"),
+        ({"edges": "source,target,weight\nann,bob,heavy\n"}, "edges.csv, line 2: expected numbers"),
+        ({"edges": "source,target,weight\nann,bob,-1\n"}, r"positive and finite, got -1.0 on edge \(0, 1\)"),
+        ({"labels": "vertex,label,split\neve,red,train\n"}, "labels.csv, line 2: vertex 'eve' does not exist"),
+        (
+            {"labels": "vertex,label,split\nann,red,val\n"},
+            "labels.csv, line 2: the split must be one of train, validation, test, got 'val'",
+        ),
+        (
+            {"labels": "vertex,label,split\nann,red,train\nann,blue,train\nbob,red,train\n"},
+            "'ann' stands in more than one",
+        ),
+        ({"labels": "vertex,label\nann,0.5\nbob,1.5\n"}, "real-valued labels need a split column"),
+        ({"labels": "vertex,label,split\nann,red,train\nbob,,train\n"}, "vertex 1 is in a mask but has no class"),
+        ({"labels": "vertex,label\nann,red\nbob,blue\n"}, "too few to train on 20"),
+    ],
+)
 def test_a_mistake_is_refused_by_name(tmp_path: Path, changes: dict[str, str], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         read(tmp_path, **changes)

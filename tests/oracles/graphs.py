@@ -92,5 +92,6 @@ def to_graph(adjacency: NDArray[np.float64]) -> DataGraph:
     n = len(adjacency)
     edges = np.argwhere(np.triu(adjacency, 1)).astype(np.int64)
     every = np.ones(n, dtype=bool)
-    return DataGraph("drawn", edges, adjacency[edges[:, 0], edges[:, 1]], np.eye(n), np.arange(n) % 2, every, ~every,
-                     ~every, 2)
+    return DataGraph(
+        "drawn", edges, adjacency[edges[:, 0], edges[:, 1]], np.eye(n), np.arange(n) % 2, every, ~every, ~every, 2
+    )

@@ -35,8 +35,8 @@ def metis(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
         raise GossamerError("--assignment metis needs pymetis: pip install 'gossamer[metis]'") from None
     if num_agents == 1:
         return np.zeros(adjacency.shape[0], dtype=np.int64)
-    options = pymetis.Options(seed=seed)
-    _, owner = pymetis.part_graph(num_agents, xadj=adjacency.indptr, adjncy=adjacency.indices, options=options)
+    graph = pymetis.CSRAdjacency(adjacency.indptr, adjacency.indices)
+    _, owner = pymetis.part_graph(num_agents, graph, options=pymetis.Options(seed=seed), recursive=True)
     return np.asarray(owner, dtype=np.int64)
 
 

@@ -32,18 +32,17 @@ def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None
 
     `seed` draws the training, validation and test vertices where the data brings no split of its own.
     """
-    path = Path(dataset)
-    if dataset == "digits":
+    path, name = Path(dataset), str(dataset)
+    if name == "digits":
         return digits(seed)
-    if str(dataset) in SOURCES:
-        return citation(str(dataset), seed, progress)
+    if name in SOURCES:
+        return citation(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
         return npz(path, seed)
     if path.is_dir():
         return tables(path, seed)
-    near = difflib.get_close_matches(str(dataset), DATASETS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = difflib.get_close_matches(name, DATASETS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(
-        f"no data set, .npz file or folder of CSV tables called {str(dataset)!r}{hint} "
-        f"Known data sets: {', '.join(DATASETS)}"
+        f"no data set, .npz file or folder of CSV tables called {name!r}{hint} Known data sets: {', '.join(DATASETS)}"
     )

@@ -1,6 +1,7 @@
 """Citation and co-author graphs (Table I), and any user's graph in the same npz layout."""
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ def npz(path: Path, seed: int) -> DataGraph:
 
 def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGraph:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             keys = set(file.files)
             adjacency = _matrix(file, keys, "adj")
             features = file["features"] if "features" in keys else _matrix(file, keys, "attr")
             labels = file["labels"]
             given = {key: file[key] for key in ("train_idx", "val_idx", "test_idx", "positions") if key in keys}
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error}") from None
     n = adjacency.shape[0]
     if adjacency.shape != (n, n) or features.shape[0] != n or labels.shape[:1] != (n,):
@@ -64,8 +65,9 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
         adjacency.setdiag(0)
         adjacency.eliminate_zeros()
     entries = adjacency.tocoo()
-    if np.issubdtype(labels.dtype, np.integer):
-        labels = labels.astype(np.int64)
+    class_names = None
+    if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
+        class_names, labels = np.unique(labels, return_inverse=True)
     return make_graph(
         name,
         np.stack([entries.row, entries.col], axis=1),
@@ -73,6 +75,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
         labels,
         weights=entries.data,
         positions=given.get("positions"),
+        class_names=None if class_names is None else tuple(map(str, class_names)),
         **_masks(given, labels, seed, path),
     )
 
@@ -81,7 +84,9 @@ def _matrix(file: Any, keys: set[str], prefix: str) -> Any:
     """A CSR matrix; its parts are called `adj_matrix.data` and so on, or `adj_data` in some published files."""
     style = f"{prefix}_matrix." if f"{prefix}_matrix.data" in keys else f"{prefix}_"
     data, indices, indptr, shape = (file[style + part] for part in ("data", "indices", "indptr", "shape"))
-    matrix = sparse.csr_array((data.astype(np.float32), indices, indptr), shape=tuple(shape))
+    matrix = sparse.csr_array(
+        (data.astype(np.float32 if prefix == "attr" else np.float64), indices, indptr), shape=tuple(shape)
+    )
     matrix.check_format(full_check=True)
     return matrix
 
@@ -92,8 +97,8 @@ def _masks(given: dict[str, Any], labels: Any, seed: int, path: Path) -> Masks:
         return dict(zip(("train", "validation", "test"), split, strict=True))
     if any(part is not None for part in split):
         raise GossamerError(f"{path}: give train_idx, val_idx and test_idx together, or none of them")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise GossamerError(f"{path}: real-valued labels need train_idx, val_idx and test_idx")
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise GossamerError(f"{path}: labels that are not one class a vertex need train_idx, val_idx and test_idx")
     return split_by_class(labels, PER_CLASS, NUM_VALIDATION, seed)
 
 

@@ -1,6 +1,7 @@
 """Finds the files of known data sets: in GOSSAMER_DATA, then in the cache, then by a verified download."""
 
 import hashlib
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -73,6 +74,8 @@ def download(url: str, target: Path, blob: str | None, progress: Progress | None
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
+    if blob is None:
+        part.unlink(missing_ok=True)  # nothing could tell a part of another version
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -86,13 +89,17 @@ def download(url: str, target: Path, blob: str | None, progress: Progress | None
     with response:
         goes_on = response.status == 206
         have = have if goes_on else 0
-        total = have + int(response.headers.get("Content-Length") or 0)
+        length = int(response.headers.get("Content-Length") or 0)
+        total = have + length if length else 0
         with part.open("ab" if goes_on else "wb") as file:
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                have += len(chunk)
-                if progress:
-                    progress(have, total)
+            try:
+                while chunk := response.read(CHUNK):
+                    file.write(chunk)
+                    have += len(chunk)
+                    if progress:
+                        progress(have, total)
+            except http.client.HTTPException:
+                raise OSError(f"the connection ended after {have} bytes; run the command again to go on") from None
     if total and have != total:
         raise OSError(f"the connection ended after {have} of {total} bytes; run the command again to go on")
     found = git_blob_id(part)

@@ -34,11 +34,19 @@ def from_networkx(
     if real:
         targets = np.array([np.nan if y is None else y for y in given], dtype=np.float64)
     else:
-        order = sorted({y for y in given if y is not None})
+        try:
+            order = sorted({y for y in given if y is not None})
+        except TypeError as error:
+            raise GossamerError(
+                f"the classes in {target!r} must be of one type, all text or all numbers: {error}"
+            ) from None
         class_names = tuple(str(y) for y in order)
         classes = {y: c for c, y in enumerate(order)}
         targets = np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64)
     splits = [values.get(split) for _, values in graph.nodes(data=True)]
+    unknown = {str(s) for s in splits} - {"train", "validation", "test", "None"}
+    if unknown:
+        raise GossamerError(f"the split must be one of train, validation, test, got {sorted(unknown)[0]!r}")
     edges = np.array([(number[u], number[v]) for u, v in graph.edges], dtype=np.int64).reshape(-1, 2)
     weights = np.array([values.get(weight, 1.0) for _, _, values in graph.edges(data=True)], dtype=np.float64)
     return make_graph(

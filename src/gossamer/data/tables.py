@@ -45,8 +45,8 @@ def _rows(path: Path, columns: int) -> tuple[list[str], Table]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             header = next(reader, [])
-            rows = [(reader.line_num, row) for row in reader if row]
-    except (OSError, UnicodeDecodeError) as error:
+            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     if len(header) < columns:
         raise GossamerError(f"{path} needs a header with at least {columns} columns, got {header}")
@@ -66,6 +66,8 @@ def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
 def _features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     _, rows = _rows(path, 2)
     names = tuple(row[0] for _, row in rows)
+    if not names:
+        raise GossamerError(f"{path} holds no vertices: the graph is empty")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise GossamerError(f"{path}: vertex {twice!r} stands in more than one row")
@@ -75,6 +77,8 @@ def _features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
 
 def _edges(path: Path, number: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     header, rows = _rows(path, 2)
+    if {cell.strip() for cell in header[:2]} <= set(number):
+        raise GossamerError(f"{path} needs a header such as source,target; its first line is an edge: {header[:2]}")
     pairs, weights = [], []
     for line, row in rows:
         for name in row[:2]:
@@ -92,10 +96,12 @@ def _labels(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]]:
     for line, row in rows:
         if row[0] not in number:
             raise GossamerError(f"{path}, line {line}: vertex {row[0]!r} does not exist in features.csv")
-        split = row[2].strip() if len(row) > 2 else ""
+        if labels[number[row[0]]] or splits[number[row[0]]]:
+            raise GossamerError(f"{path}, line {line}: vertex {row[0]!r} stands in more than one row")
+        split = row[2] if len(row) > 2 else ""
         if split not in ("", *SPLITS):
             raise GossamerError(f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {split!r}")
-        labels[number[row[0]]], splits[number[row[0]]] = row[1].strip(), split
+        labels[number[row[0]]], splits[number[row[0]]] = row[1], split
     return labels, splits
 
 

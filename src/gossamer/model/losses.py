@@ -7,9 +7,9 @@ from torch import Tensor
 def losses(outputs: Tensor, targets: Tensor) -> Tensor:
     """outputs [rows(, batch), width] -> one loss for each row (and time step).
 
-    Integer targets [rows] are classes: -log softmax(y^)_y. Real targets, shaped as the outputs: the mean of
-    (y^ - y)^2 over the width.
+    Integer targets [rows] are classes: -log softmax(y^)_y, and 0 where the class is unknown (-1). Real targets,
+    shaped as the outputs: the mean of (y^ - y)^2 over the width.
     """
     if targets.dtype == torch.int64:
-        return torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+        return torch.nn.functional.cross_entropy(outputs, targets, reduction="none", ignore_index=-1)
     return (outputs - targets).square().mean(-1)

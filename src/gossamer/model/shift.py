@@ -56,6 +56,4 @@ def scaled_laplacian(adjacency: Any, largest: float | None = 2.0) -> Any:
     normalized = sparse.eye_array(n) - scale @ adjacency @ scale
     if largest is None:
         largest = float(eigsh(normalized, k=1, which="LA", return_eigenvectors=False)[0])
-    shift = sparse.csr_array(2.0 / largest * normalized - sparse.eye_array(n))
-    shift.eliminate_zeros()
-    return shift
+    return sparse.csr_array(2.0 / largest * normalized - sparse.eye_array(n))

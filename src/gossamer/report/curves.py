@@ -4,10 +4,10 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colour-blind safe colours; the same method has the same colour in every figure.
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
@@ -16,6 +16,8 @@ LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless
 
 def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]], classes: bool, title: str) -> None:
     """Draw the evaluations of each model; written whole or not at all."""
+    from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
+
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     loss, score, apart = figure.subplots(1, 3)
     measure = "accuracy" if classes else "mse"
@@ -45,8 +47,10 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
     save_figure(figure, path)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Render a figure to a PNG beside `path` and rename it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     buffer = io.BytesIO()
     FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

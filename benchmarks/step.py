@@ -1,0 +1,218 @@
+"""Time of a training step of the paper's GCN, as ratios against centralised PyTorch Geometric, from one run.
+
+    GOSSAMER_DATA=... python benchmarks/step.py [--agents 10] [--rounds 30] [--json]
+
+Two layers, 64 hidden units, dropout 0.5 on input and hidden layer, momentum. The competitors take turns, step by
+step, so that a busy machine slows all of them alike; the median step of each is compared. Memory is the peak of a
+process of its own for each competitor.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy, dropout
+
+import gossamer
+from gossamer.agents import loss_gradient, training_step
+from gossamer.agents.host import dropped
+from gossamer.agents.step import step_size
+from gossamer.data import DataGraph
+from gossamer.runtime.settings import make_settings
+from gossamer.runtime.simulation import run
+from gossamer.runtime.training import start
+
+Step = Callable[[], object]
+
+
+def distributed(graph: DataGraph, agents: int) -> Step:
+    state = [start(graph, make_settings({"dataset": graph.name, "agents": agents, "topology": "complete"})).host]
+
+    def step() -> None:
+        state[0], _ = run(training_step(state[0]))
+
+    step.state = state  # type: ignore[attr-defined]
+    return step
+
+
+def pyg(graph: DataGraph, sparse_features: bool) -> Step:
+    """A centralised GCN as PyTorch Geometric's users write it; cached normalisation, momentum."""
+    from torch_geometric.nn import GCNConv
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = GCNConv(graph.num_features, 64, cached=True)
+            self.second = GCNConv(64, graph.num_outputs, cached=True)
+
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            if x.is_sparse:
+                x = torch.sparse_coo_tensor(
+                    x.indices(), dropout(x.values(), 0.5), x.shape, is_coalesced=True, check_invariants=False
+                )
+            else:
+                x = dropout(x, 0.5)
+            x = self.first(x, edge_index).relu()
+            return self.second(dropout(x, 0.5), edge_index)
+
+    coo = graph.features.tocoo()
+    if sparse_features:
+        index = torch.tensor(np.stack([coo.row, coo.col]), dtype=torch.int64)
+        values = torch.tensor(coo.data, dtype=torch.float32)
+        x = torch.sparse_coo_tensor(index, values, coo.shape, check_invariants=False).coalesce()
+    else:
+        x = torch.tensor(coo.toarray(), dtype=torch.float32)
+    edges = torch.tensor(np.concatenate([graph.edges, graph.edges[:, ::-1]]).T.copy())
+    y, train = torch.tensor(graph.targets), torch.tensor(graph.train)
+    net = Net()
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        cross_entropy(net(x, edges)[train], y[train]).backward()
+        optimiser.step()
+
+    return step
+
+
+def competitors(graph: DataGraph, agents: int) -> dict[str, Callable[[], Step]]:
+    return {
+        f"distributed, {agents} agents": lambda: distributed(graph, agents),
+        f"distributed, {2 * agents} agents": lambda: distributed(graph, 2 * agents),
+        "centralised (1 agent)": lambda: distributed(graph, 1),
+        "PyG, dense features": lambda: pyg(graph, False),
+        "PyG, sparse features": lambda: pyg(graph, True),
+    }
+
+
+def timed(step: Step) -> float:
+    began = time.perf_counter()
+    step()
+    return time.perf_counter() - began
+
+
+def side_by_side(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """Median seconds of each, taking turns after two steps to warm up."""
+    for step in steps.values():
+        step(), step()
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            step()  # bring this one's data back into the cache after the others
+            times[name].append(timed(step))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def peak_memory(dataset: str, agents: int, name: str) -> int:
+    """Bytes that building and five steps add to the peak of a process of their own."""
+    command = [sys.executable, __file__, "--datasets", dataset, "--agents", str(agents), "--memory-of", name]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
+
+
+def print_own_memory(dataset: str, agents: int, name: str) -> None:
+    graph = gossamer.load(dataset)
+    if name.startswith("PyG"):
+        import torch_geometric.nn  # noqa: F401 - its code is not what is measured
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = competitors(graph, agents)[name]()
+    for _ in range(5):
+        step()
+    print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+
+
+def bandwidth() -> float:
+    """Bytes a second of a copy that does not fit into the cache, counted once read and once written."""
+    source = torch.ones(64 << 20)
+    target = torch.empty_like(source)
+    times = [timed(lambda: target.copy_(source)) for _ in range(7)]
+    return 2 * source.nbytes / min(times)
+
+
+def parts(step: Step, rounds: int) -> dict[str, float]:
+    """Median seconds of the pieces of a distributed step, each alone."""
+    host = step.state[0]  # type: ignore[attr-defined]
+    on, network = host.train_pass, host.network
+
+    def draw() -> None:
+        for index, layer in enumerate(network.layers):
+            width = on.features if index == 0 else torch.ones(len(on.plan.layers[index].inputs), layer.inputs)
+            dropped(width, on.entropy[index], layer, host.training, 1, index)
+
+    _, gradient = run(loss_gradient(host))
+    pieces: dict[str, Step] = {
+        "dropout": draw,
+        "forward and backward, with dropout": lambda: run(loss_gradient(host)),
+        "update": lambda: host.training.rule.update(gradient, host.state, host.params, step_size(host) * 1e-9, 1),
+        "consensus": lambda: run(host.mixing(gradient, into=host.params)),
+    }
+    return {name: statistics.median(timed(piece) for _ in range(rounds)) for name, piece in pieces.items()}
+
+
+def report(dataset: str, agents: int, rounds: int) -> dict[str, object]:
+    graph = gossamer.load(dataset)
+    steps = {name: make() for name, make in competitors(graph, agents).items()}
+    seconds = side_by_side(steps, rounds)
+    mine = f"distributed, {agents} agents"
+    print(
+        f"\n{dataset}: {graph.num_vertices} vertices, {graph.num_features} features, {torch.get_num_threads()} threads"
+    )
+    memory = {name: peak_memory(dataset, agents, name) for name in steps}
+    for name, found in seconds.items():
+        print(
+            f"  {name:28s} {1e3 * found:8.2f} ms  {found / seconds[mine]:6.2f} x {mine}"
+            f"   peak memory {memory[name] / 1e6:7.1f} MB"
+        )
+    pieces = parts(steps[mine], rounds)
+    dropout_share = pieces.pop("dropout")
+    pieces = {"dropout": dropout_share, **pieces}
+    pieces["forward and backward, with dropout"] -= dropout_share
+    total = sum(pieces.values())
+    speed = bandwidth()
+    host = steps[mine].state[0]  # type: ignore[attr-defined]
+    weights = sum(part.nbytes for part in host.params.values())
+    # Gradient written; update reads gradient, velocity, weights and writes velocity, psi; consensus reads and writes.
+    least = 8 * weights / speed
+    print(f"  parts of the distributed step, each measured alone ({1e3 * total:.2f} ms in all):")
+    for name, found in pieces.items():
+        print(f"    {name.replace(', with dropout', ''):24s} {1e3 * found:8.2f} ms  {found / total:6.1%}")
+    print(
+        f"  {weights / 1e6:.1f} MB of weights pass through memory 8 times a step: at {speed / 1e9:.1f} GB/s that is "
+        f"{1e3 * least:.2f} ms; the step takes {seconds[mine] / least:.2f} times that (below 1: the cache helps)"
+    )
+    return {"seconds": seconds, "memory": memory, "parts": pieces, "bandwidth": speed, "least": least}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--datasets", nargs="+", default=["cora", "pubmed"])
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_of:
+        return print_own_memory(options.datasets[0], options.agents, options.memory_of)
+    found = {dataset: report(dataset, options.agents, options.rounds) for dataset in options.datasets}
+    if "cora" in found and options.agents == 10:
+        seconds = found["cora"]["seconds"]
+        mine = seconds["distributed, 10 agents"]  # type: ignore[index]
+        print("\ntargets on cora with 10 agents:")
+        for label, ratio, goal in (
+            ("distributed / PyG dense", mine / seconds["PyG, dense features"], 1 / 20),  # type: ignore[index]
+            ("distributed / PyG sparse", mine / seconds["PyG, sparse features"], 1 / 2),  # type: ignore[index]
+            ("20 agents / 10 agents", seconds["distributed, 20 agents"] / mine, 2.2),  # type: ignore[index]
+        ):
+            print(f"  {label:26s} {ratio:.4f}  (at most {goal:.4f}: {'met' if ratio <= goal else 'missed'})")
+    if options.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

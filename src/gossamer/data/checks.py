@@ -1,0 +1,180 @@
+"""Checks on a user's arrays before they become a DataGraph: what does not fit is refused, what is odd warned of."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from gossamer.errors import GossamerError, GossamerWarning
+
+Features = Any  # scipy.sparse.csr_array [n, d], or numpy [n, d] or [n, batch, d]
+
+
+def check_rows(n: int, **arrays: Any) -> None:
+    """Refuse what has not one row for each of the n vertices that the features have."""
+    for name, array in arrays.items():
+        if array is not None and (np.ndim(array) == 0 or len(array) != n):
+            raise GossamerError(
+                f"the features have {n} rows, the {name} {0 if np.ndim(array) == 0 else len(array)}; expected one for "
+                "each vertex: is a feature or target row missing?"
+            )
+
+
+def check_real(array: Any, name: str) -> None:
+    """Refuse text, objects and complex numbers."""
+    if array.dtype.kind not in "biuf":
+        raise GossamerError(f"{name} must be a table of numbers, got {array.dtype}")
+
+
+def checked_features(features: Features) -> Features:
+    """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become float32."""
+    if sparse.issparse(features):
+        features = sparse.csr_array(features, copy=True)
+        features.sum_duplicates()
+        check_real(features, "features")
+        values = features.data
+        row_of = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    else:
+        try:
+            features = np.asarray(features)
+        except ValueError as error:
+            raise GossamerError(f"features must be a table of numbers with one row for each vertex: {error}") from None
+        check_real(features, "features")
+        features = features.astype(np.result_type(features.dtype, np.float32))
+        if features.ndim not in (2, 3):
+            raise GossamerError(
+                f"features must be [vertices, features] or [vertices, batch, features], got shape {features.shape}"
+            )
+        values, row_of = features.reshape(-1), None
+    if features.shape[0] == 0 or features.shape[-1] == 0:
+        raise GossamerError(f"the graph is empty: features have shape {features.shape}")
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        vertex = row_of[bad[0]] if row_of is not None else bad[0] // (values.size // features.shape[0])
+        raise GossamerError(
+            f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
+        )
+    return features
+
+
+def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each undirected edge once with i < j; both directions may be given if their weights agree."""
+    try:
+        pairs = np.asarray(edges)
+        w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GossamerError(f"edges must be integers [edges, 2] and weights real numbers: {error}") from None
+    if pairs.size == 0:
+        pairs = pairs.reshape(0, 2).astype(np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise GossamerError(f"edges must be integers [edges, 2], got {pairs.dtype} {pairs.shape}")
+    pairs = pairs.astype(np.int64)
+    if w.shape != (len(pairs),):
+        raise GossamerError(f"expected one weight for each of the {len(pairs)} edges, got shape {w.shape}")
+    outside = np.flatnonzero((pairs < 0).any(1) | (pairs >= n).any(1))
+    if len(outside):
+        i, j = pairs[outside[0]]
+        raise GossamerError(
+            f"edge ({i}, {j}) names a vertex that does not exist: there are {n} vertices, "
+            f"numbered 0 to {n - 1} ({len(outside)} such edges)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
+    if len(wrong):
+        i, j = pairs[wrong[0]]
+        raise GossamerError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({i}, {j})")
+    loops = pairs[:, 0] == pairs[:, 1]
+    if loops.any():
+        warnings.warn(f"{loops.sum()} self-loops dropped; shift operators add their own", GossamerWarning, stacklevel=4)
+        pairs, w = pairs[~loops], w[~loops]
+    pairs = np.sort(pairs, axis=1)
+    _, first, inverse = np.unique(pairs[:, 0] * n + pairs[:, 1], return_index=True, return_inverse=True)
+    differs = np.flatnonzero(w != w[first][inverse])
+    if len(differs):
+        i, j = pairs[differs[0]]
+        raise GossamerError(
+            f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
+            f"({len(differs)} such edges); the data graph is undirected, so make them equal"
+        )
+    return pairs[first], w[first]
+
+
+def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
+    """Train, validation and test as booleans [n] or [n, batch]; given so, or as the numbers of the vertices."""
+    found = [_checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+    if not found[0].any():
+        raise GossamerError("no labelled vertex: the train mask is empty; mark at least one vertex for training")
+    shared = (found[0] & (found[1] | found[2])).sum()
+    if shared:
+        warnings.warn(f"{shared} training examples are also used for validation or test", GossamerWarning, stacklevel=4)
+    return found
+
+
+def _checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> NDArray[np.bool_]:
+    if given.dtype != np.bool_:
+        if given.size and not np.issubdtype(given.dtype, np.integer):
+            raise GossamerError(f"the {label} mask must hold booleans or vertex numbers, got {given.dtype}")
+        if given.size and (given.min() < 0 or given.max() >= n):
+            raise GossamerError(
+                f"the {label} vertices must be numbered 0 to {n - 1}, got {given.min()} to {given.max()}"
+            )
+        numbers = given.astype(np.int64)
+        if len(np.unique(numbers)) != numbers.size:
+            raise GossamerError(
+                f"the {label} vertices are named more than once; is this a mask of 0 and 1? Make it bool"
+            )
+        given = np.zeros(n, dtype=bool)
+        given[numbers] = True
+    if batch is not None and given.shape == (n,):
+        given = np.repeat(given[:, None], batch, axis=1)
+    expected = (n,) if batch is None else (n, batch)
+    if given.shape != expected:
+        raise GossamerError(f"the {label} mask must have shape {expected}, got {given.shape}")
+    return given
+
+
+def checked_targets(
+    y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None
+) -> tuple[NDArray[Any], int | None]:
+    """Classes [n] and their number, or real values [n(, batch), outputs] and None."""
+    n = len(y)
+    if y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer):
+        if y.shape != (n,) or batch is not None:
+            raise GossamerError(f"classes must have shape ({n},) and no batch axis, got {y.shape}")
+        y = y.astype(np.int64)
+        unknown = np.flatnonzero((y < 0) & np.logical_or.reduce(masks))
+        if len(unknown):
+            raise GossamerError(f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices)")
+        num_classes = int(y.max()) + 1
+        if num_classes < 2 or len(np.unique(y[masks[0]])) < 2:
+            raise GossamerError("the training vertices hold one class only; classification needs at least two")
+        return y, num_classes
+    if not np.issubdtype(y.dtype, np.floating):
+        raise GossamerError(f"targets must be class numbers or real values, got {y.dtype}")
+    full = 2 if batch is None else 3
+    if y.ndim == full - 1:
+        y = y[..., None]
+    if y.ndim != full or (batch is not None and y.shape[1] != batch):
+        raise GossamerError(f"real targets must be [vertices{', batch' if batch else ''}, outputs], got {y.shape}")
+    used = np.logical_or.reduce(masks)
+    if not np.isfinite(y[used]).all():
+        raise GossamerError(f"targets hold {(~np.isfinite(y[used])).sum()} NaN or infinite values inside the masks")
+    return np.nan_to_num(y, posinf=0.0, neginf=0.0), None
+
+
+def warn_of_pieces(adjacency: Any) -> None:
+    """Warn of a graph without edges, or in several components."""
+    if adjacency.nnz == 0:
+        warnings.warn(
+            "the graph has no edges: a graph network can do no more than a plain one", GossamerWarning, stacklevel=3
+        )
+        return
+    pieces, _ = sparse.csgraph.connected_components(adjacency, directed=False)
+    if pieces > 1:
+        warnings.warn(
+            f"the data graph is disconnected: {pieces} components; agents that share no edge need a "
+            "topology that connects them (--topology ring or complete)",
+            GossamerWarning,
+            stacklevel=3,
+        )
