@@ -1,20 +1,20 @@
 """Time of a training step of the paper's GCN, as ratios against centralised PyTorch Geometric, from one run.
 
-    GOSSAMER_DATA=... python benchmarks/step.py [--agents 10] [--rounds 30] [--json]
+    GOSSAMER_DATA=... python benchmarks/step.py [--agents 10] [--rounds 8] [--json]
 
-Two layers, 64 hidden units, dropout 0.5 on input and hidden layer, momentum. The competitors take turns, step by
-step, so that a busy machine slows all of them alike; the median step of each is compared. Memory is the peak of a
+Two layers, 64 hidden units, dropout 0.5 on input and hidden layer, momentum. The competitors take turns of a few
+steps, so that a busy machine slows all of them alike; the median step of each is compared. Memory is the peak of a
 process of its own for each competitor.
 """
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -99,14 +99,12 @@ def timed(step: Step) -> float:
 
 
 def side_by_side(steps: dict[str, Step], rounds: int) -> dict[str, float]:
-    """Median seconds of each, taking turns after two steps to warm up."""
-    for step in steps.values():
-        step(), step()
+    """Median seconds of each; they take turns of five steps, after two that bring their data back into the cache."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            step()  # bring this one's data back into the cache after the others
-            times[name].append(timed(step))
+            step(), step()
+            times[name] += [timed(step) for _ in range(5)]
     return {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -120,11 +118,17 @@ def print_own_memory(dataset: str, agents: int, name: str) -> None:
     graph = gossamer.load(dataset)
     if name.startswith("PyG"):
         import torch_geometric.nn  # noqa: F401 - its code is not what is measured
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water_mark()
     step = competitors(graph, agents)[name]()
     for _ in range(5):
         step()
-    print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+    print(high_water_mark() - before)
+
+
+def high_water_mark() -> int:
+    """The most memory that this process has held so far, in bytes (Linux)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
 
 
 def bandwidth() -> float:
@@ -169,7 +173,7 @@ def report(dataset: str, agents: int, rounds: int) -> dict[str, object]:
             f"  {name:28s} {1e3 * found:8.2f} ms  {found / seconds[mine]:6.2f} x {mine}"
             f"   peak memory {memory[name] / 1e6:7.1f} MB"
         )
-    pieces = parts(steps[mine], rounds)
+    pieces = parts(steps[mine], 5 * rounds)
     dropout_share = pieces.pop("dropout")
     pieces = {"dropout": dropout_share, **pieces}
     pieces["forward and backward, with dropout"] -= dropout_share
@@ -192,7 +196,7 @@ def report(dataset: str, agents: int, rounds: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--datasets", nargs="+", default=["cora", "pubmed"])
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)

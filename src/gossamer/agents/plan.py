@@ -34,7 +34,7 @@ class Propagation:
 
     def forward(self, u: Tensor) -> Generator[Outbox, Inbox, Tensor]:
         """D u: send S u, add R times what arrives (eq. (5)-(6))."""
-        messages = _split(self.send @ u, self.outgoing)
+        messages = _split(self.send @ u, self.outgoing) if self.outgoing else {}
         inbox = yield Outbox(Phase.FORWARD, self.index, messages, _shapes(self.incoming, u))
         result = self.local @ u
         if self.incoming:
@@ -44,7 +44,7 @@ class Propagation:
     def backward(self, g: Tensor) -> Generator[Outbox, Inbox, Tensor]:
         """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
         incoming, outgoing = _reversed(self.outgoing), _reversed(self.incoming)
-        messages = _split(self.receive.transposed_times(g), outgoing)
+        messages = _split(self.receive.transposed_times(g), outgoing) if outgoing else {}
         inbox = yield Outbox(Phase.BACKWARD, self.index, messages, _shapes(incoming, g))
         result = self.local.transposed_times(g)
         if incoming:
@@ -190,7 +190,7 @@ def _positions(vertices: Ints, n: int) -> Ints:
 
 
 def _split(rows: Tensor, links: Sequence[tuple[Link, int]]) -> dict[Link, Tensor]:
-    parts = rows.split([count for _, count in links]) if links else ()
+    parts = rows.split([count for _, count in links])
     return {link: part for (link, _), part in zip(links, parts, strict=True)}
 
 
