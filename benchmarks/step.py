@@ -42,6 +42,18 @@ def distributed(graph: DataGraph, agents: int) -> Step:
     return step
 
 
+def one_thread(step: Step) -> Step:
+    """The same on one thread, which is what `gossamer train` takes for small problems."""
+
+    def alone() -> None:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        step()
+        torch.set_num_threads(threads)
+
+    return alone
+
+
 def pyg(graph: DataGraph, sparse_features: bool) -> Step:
     """A centralised GCN as PyTorch Geometric's users write it; cached normalisation, momentum."""
     from torch_geometric.nn import GCNConv
@@ -86,6 +98,7 @@ def competitors(graph: DataGraph, agents: int) -> dict[str, Callable[[], Step]]:
     return {
         f"distributed, {agents} agents": lambda: distributed(graph, agents),
         f"distributed, {2 * agents} agents": lambda: distributed(graph, 2 * agents),
+        f"the {agents} agents on one thread": lambda: one_thread(distributed(graph, agents)),
         "centralised (1 agent)": lambda: distributed(graph, 1),
         "PyG, dense features": lambda: pyg(graph, False),
         "PyG, sparse features": lambda: pyg(graph, True),

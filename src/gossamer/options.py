@@ -25,7 +25,7 @@ PANELS = {
         "same_initial",
         "seed",
     ),
-    "Run": ("evaluate_every", "checkpoint_every", "dtype", "baselines"),
+    "Run": ("evaluate_every", "checkpoint_every", "dtype", "threads", "baselines"),
 }
 
 

@@ -37,6 +37,7 @@ class Case:
         combination: np.ndarray | None = None,
         same_initial: bool = False,
         seed: int = 3,
+        dtype: torch.dtype = torch.float64,
         **training: Any,
     ) -> Host:
         how = Training(make_rule(rule), step_size, seed=seed, **training)
@@ -50,7 +51,7 @@ class Case:
             how,
             initial_deviation=0.5,
             same_initial=same_initial,
-            dtype=torch.float64,
+            dtype=dtype,
             receptive_field=receptive_field,
         )
 

@@ -49,6 +49,20 @@ def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
     torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.plan.outputs)], whole, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02)])
+def test_hosting_parity_in_float32(rule: str, eta: float) -> None:
+    """1e-5 in norm, as rounding allows."""
+    case = make_case(dropout=0.4)
+    one = case.host(rule=rule, step_size=eta, dtype=torch.float32)
+    many = [case.host([k], rule=rule, step_size=eta, dtype=torch.float32) for k in range(M)]
+    for _ in range(20):
+        one, _ = run(training_step(one))
+        many = [host for host, _ in run_together([training_step(host) for host in many])]
+    for name, part in stacked(many).items():
+        assert part.dtype == torch.float32
+        assert (part - one.params[name]).norm() <= 1e-5 * one.params[name].norm()
+
+
 def test_messages_go_where_two_agents_share_an_edge_and_nowhere_else() -> None:
     case = make_case(n=40)
     hosts = [case.host([k]) for k in range(M)]

@@ -106,6 +106,17 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         directory.read_run(tmp_path / "run", make_case(n=40, seed=1).graph)
 
 
+@pytest.mark.parametrize(("threads", "expected"), [(0, 1), (2, 2)])
+def test_threads_are_set_for_the_run_and_put_back(threads: int, expected: int) -> None:
+    settings = settings_for("gd", "float32").model_copy(update={"threads": threads})
+    torch.set_num_threads(3)
+    seen = set()
+    go_on(start(make_case(n=40).graph, settings), Hooks(on_step=lambda step, loss: seen.add(torch.get_num_threads())))
+    assert seen == {expected}
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(1)
+
+
 def test_divergence_is_told() -> None:
     graph = make_case(n=40).graph
     settings = settings_for("gd", "float32").model_copy(update={"step_size": 1e12, "weight_decay": 1.0, "steps": 200})

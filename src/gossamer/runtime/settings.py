@@ -83,6 +83,8 @@ class Settings(BaseModel):
     """Steps between two checkpoints."""
     dtype: Literal["float32", "float64"] = "float32"
     """Numbers: float32 or float64."""
+    threads: int = Field(0, ge=0)
+    """CPU threads; 0 takes one for small problems, which stay fast on a busy machine, and all for large ones."""
     baselines: bool = True
     """Train the centralised and the graph-less model for comparison."""
 

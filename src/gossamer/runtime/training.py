@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,9 +67,29 @@ def start(graph: DataGraph, settings: Settings, **given: Any) -> Run:
     return Run(settings, deployment, host_of(deployment, settings), fingerprint)
 
 
+@contextmanager
+def threads_for(state: Run) -> Iterator[None]:
+    """Run with the settings' number of threads, and put back what was there.
+
+    With 0, one thread below 4 million weights and input entries on all agents: there two are little faster on an idle
+    machine and, since they wait for each other in busy loops, many times slower on a busy one.
+    """
+    before = torch.get_num_threads()
+    size = sum(part.numel() for part in state.host.params.values()) + state.host.train_pass.features.numel()
+    torch.set_num_threads(state.settings.threads or (1 if size < 4_000_000 else before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def go_on(state: Run, hooks: Hooks | None = None) -> Run:
     """Train until the settings' number of steps, or until told to stop between two steps."""
-    hooks = hooks or Hooks()
+    with threads_for(state):
+        return _go_on(state, hooks or Hooks())
+
+
+def _go_on(state: Run, hooks: Hooks) -> Run:
     settings, began, before = state.settings, time.perf_counter(), state.seconds
     while True:
         step = state.host.step
