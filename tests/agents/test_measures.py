@@ -18,6 +18,7 @@ def test_disagreement_is_the_mean_over_pairs() -> None:
     pairs = [(flat[k] - flat[z]).abs().mean() for k, z in itertools.combinations(range(6), 2)]
     assert disagreement(params) == pytest.approx(float(torch.stack(pairs).mean()), rel=1e-12)
     assert disagreement({"a": params["a"][:1]}) == 0.0
+    assert disagreement({"a": params["a"][:1].float().expand(6, 4, 3)}) == 0.0
 
 
 def test_stationarity_is_the_projected_gradient_at_the_mean() -> None:

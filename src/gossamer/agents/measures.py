@@ -45,16 +45,16 @@ def scores(parts: Iterable[Sums], classes: bool) -> Scores:
 def disagreement(params: Params) -> float:
     """The mean absolute distance between two agents' weights, over all pairs and parameters (Sec. V-B).
 
-    sum_{k<z} |w_k - w_z| = sum_r (2 r - m + 1) w_(r) with w_(0) <= ... <= w_(m-1), r = 0, ..., m - 1.
+    With w_(0) <= ... <= w_(m-1) it is a sum of gaps: sum_{k<z} |w_k - w_z| = sum_r r (m - r) (w_(r) - w_(r-1)).
     """
     m = len(next(iter(params.values())))
     if m == 1:
         return 0.0
     total, count = 0.0, 0
-    factor = torch.arange(1 - m, m, 2, dtype=torch.float64)
+    r = torch.arange(1, m, dtype=torch.float64)
     for part in params.values():
-        ordered = part.flatten(1).sort(dim=0).values
-        total += float((ordered.sum(1, dtype=torch.float64) * factor).sum())
+        gaps = part.flatten(1).sort(dim=0).values.diff(dim=0)
+        total += float((gaps.sum(1, dtype=torch.float64) * r * (m - r)).sum())
         count += part[0].numel()
     return total / (count * m * (m - 1) / 2)
 
