@@ -1,6 +1,7 @@
 """Small problems for the agents' tests: a weighted graph, awkward assignments, and the matching oracle."""
 
 import warnings
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from oracles.whole_graph import Problem
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents import Host, Training, make_host, make_rule
+from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift
@@ -130,3 +131,15 @@ def make_case(
         seed=3,
     )
     return Case(graph, owner, D, network, C, problem)
+
+
+def watched(generator: Generator[Outbox, Inbox, Any], note: Callable[[Outbox], None]) -> Generator[Outbox, Inbox, Any]:
+    """The same generator; `note` sees every outbox that it yields."""
+    inbox: Inbox | None = None
+    while True:
+        try:
+            outbox = next(generator) if inbox is None else generator.send(inbox)
+        except StopIteration as done:
+            return done.value
+        note(outbox)
+        inbox = yield outbox

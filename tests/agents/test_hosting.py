@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from agents.cases import M, make_case
+from agents.cases import M, make_case, watched
 
 from gossamer.agents import Phase, training_step
 from gossamer.agents.measures import evaluate
@@ -68,19 +68,11 @@ def test_messages_go_where_two_agents_share_an_edge_and_nowhere_else() -> None:
     hosts = [case.host([k]) for k in range(M)]
     seen: dict[Phase, set[tuple[int, int]]] = {phase: set() for phase in Phase}
 
-    def watched(generator):
-        inbox = None
-        while True:
-            try:
-                outbox = next(generator) if inbox is None else generator.send(inbox)
-            except StopIteration as done:
-                return done.value
-            seen[outbox.phase] |= {tuple(link) for link in outbox.messages}
-            assert all(tuple(outbox.messages[link].shape) for link in outbox.messages)
-            inbox = yield outbox
+    def note(outbox) -> None:
+        seen[outbox.phase] |= {tuple(link) for link in outbox.messages}
 
-    run_together([watched(evaluate(host)) for host in hosts])
-    run_together([watched(training_step(host)) for host in hosts])
+    run_together([watched(evaluate(host), note) for host in hosts])
+    run_together([watched(training_step(host), note) for host in hosts])
     entries = case.shift.tocoo()
     k, z = case.owner[entries.row], case.owner[entries.col]
     shared = {(int(b), int(a)) for a, b in zip(k, z, strict=True) if a != b}

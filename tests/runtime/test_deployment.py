@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agents.cases import make_case
+from agents.cases import make_case, watched
 
 from gossamer.agents import training_step
 from gossamer.errors import GossamerError
@@ -95,19 +95,12 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     counted = {(link["sender"], link["receiver"]): link for link in count_messages(d, s)["links"]}
     seen: dict[tuple, int] = {}
 
-    def watched(generator):
-        inbox = None
-        while True:
-            try:
-                outbox = next(generator) if inbox is None else generator.send(inbox)
-            except StopIteration as done:
-                return done.value
-            for link, message in outbox.messages.items():
-                place = (*link, str(outbox.phase))
-                seen[place] = seen.get(place, 0) + message.numel() * message.element_size()
-            inbox = yield outbox
+    def note(outbox) -> None:
+        for link, message in outbox.messages.items():
+            place = (*link, str(outbox.phase))
+            seen[place] = seen.get(place, 0) + message.numel() * message.element_size()
 
-    run_together([watched(training_step(host_of(d, s, [k]))) for k in range(4)])
+    run_together([watched(training_step(host_of(d, s, [k])), note) for k in range(4)])
     for pair, link in counted.items():
         for phase in ("forward", "backward", "consensus"):
             assert seen.get((*pair, phase), 0) == link[f"{phase}_bytes"], (pair, phase)
