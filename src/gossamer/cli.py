@@ -1,6 +1,5 @@
 """The command `gossamer`: parses, calls, prints."""
 
-import json
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -137,7 +136,7 @@ def train(
         with _follow() as hooks:
             result = comparison.train(graph, settings, out=folder, hooks=hooks)
     if as_json:
-        print(json.dumps(result.summary))
+        print(directory.to_json(result.summary))
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.complete:
@@ -169,7 +168,7 @@ def predict(
     target = out or folder / "predictions.csv"
     write_predictions(target, graph, state.deployment.assignment, state.predict())
     if as_json:
-        print(json.dumps({"predictions": str(target), **state.scores()}))
+        print(directory.to_json({"predictions": str(target), **state.scores()}))
     else:
         terminal.show_scores(Console(), {"distributed": state.scores()})
         Console().print(f"Predictions of {graph.num_vertices} vertices: [bold]{target}[/]", highlight=False)

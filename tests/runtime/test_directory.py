@@ -1,15 +1,18 @@
 """The run directory holds what DESIGN promises, whole at every moment."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from agents.cases import make_case
 from safetensors.torch import load_file
+from scipy import sparse
 
-from gossamer.errors import GossamerError
-from gossamer.experiments.comparison import train
+from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.experiments.comparison import resume, train
 from gossamer.runtime import directory
 
 
@@ -71,6 +74,42 @@ def test_order_one_weights_have_no_power_axis_and_zero_steps_write_the_start(tmp
     assert 0 < weights["layer.0.weight"].std() < 2e-3
     assert result.summary["steps"] == 0
     assert not {"centralised", "graphless"} & set(result.summary)
+
+
+def test_scores_on_an_empty_mask_are_null_and_a_resumed_run_reads_them(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    graph = replace(case.graph, validation=np.zeros(40, dtype=bool))
+    result = train(graph, out=tmp_path / "run", agents=4, steps=3, topology="complete", baselines=False)
+    assert np.isnan(result.summary["distributed"]["validation"]["accuracy"])
+    content = json.loads((tmp_path / "run" / "run.json").read_text(), parse_constant=pytest.fail)
+    assert content["summary"]["distributed"]["validation"] == {"loss": None, "accuracy": None}
+    again = resume(tmp_path / "run", steps=5, graph=graph)
+    assert again.summary["steps"] == 5
+    assert np.isnan(again.run.history[0]["validation"]["loss"])
+
+
+def test_a_reference_that_diverges_does_not_spoil_the_run(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    features = np.full((40, 6), 1e25, dtype=np.float32)
+    features[::2] *= -1
+    graph = replace(case.graph, features=features)
+    combination = np.full((4, 4), 0.25)
+    shift = sparse.csr_array(case.shift * 0.0)
+    with (
+        pytest.warns(GossamerWarning, match="the centralised reference: the training loss is"),
+        pytest.warns(GossamerWarning, match="the graphless reference: the training loss is"),
+    ):
+        result = train(
+            graph,
+            out=tmp_path / "run",
+            agents=4,
+            steps=20,
+            topology="complete",
+            evaluate_every=1,
+            given={"assignment": case.owner, "combination": combination, "shift": shift},
+        )
+    assert result.run.complete
+    assert not np.isfinite(result.summary["graphless"]["train"]["loss"])
 
 
 def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """One training run beside its two references: the centralised network and the same without the graph (Sec. V-A)."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from gossamer.agents.measures import Scores, disagreement
 from gossamer.data import DataGraph, load
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runtime import directory
 from gossamer.runtime.messages import count_messages
@@ -69,11 +70,23 @@ def train(
     return finish(result, graph, folder, hooks)
 
 
-def resume(folder: Path, steps: int | None = None, hooks: HooksFor | None = None) -> Result:
-    """Go on with a run directory where its last checkpoint stands."""
-    settings = directory.read_settings_of(folder)
-    graph = load(settings.dataset, settings.seed)
-    return finish(Result(directory.read_run(folder, graph, steps)), graph, folder, hooks)
+def resume(
+    folder: str | Path,
+    steps: int | None = None,
+    hooks: HooksFor | None = None,
+    *,
+    graph: DataGraph | None = None,
+    shift: Any = None,
+) -> Result:
+    """Go on with a run directory where its last checkpoint stands.
+
+    A graph or shift operator that was given to `train` from memory must be given again.
+    """
+    path = Path(folder)
+    if graph is None:
+        settings = directory.read_settings_of(path)
+        graph = load(settings.dataset, settings.seed)
+    return finish(Result(directory.read_run(path, graph, steps, shift)), graph, path, hooks)
 
 
 def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFor | None) -> Result:
@@ -99,7 +112,12 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
                 result.summary[name] = result.summary["distributed"]
                 result.baseline_histories[name] = result.run.history
                 continue
-            other = go_on(start(graph, reference), theirs)
+            other = start(graph, reference)
+            try:
+                go_on(other, theirs)
+            except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
+                warnings.warn(f"the {name} reference: {error}", GossamerWarning, stacklevel=2)
+                other.settings = other.settings.model_copy(update={"steps": other.host.step})
             if not other.complete:
                 break
             result.summary[name] = _final(other)
@@ -130,7 +148,7 @@ def _final(state: Run) -> Scores:
 
 def _summary(state: Run) -> dict[str, Any]:
     """The object of `--json`, without the references."""
-    messages = count_messages(state.deployment, state.settings)
+    messages = count_messages(state.deployment, state.settings, state.host.step)
     return {
         "distributed": _final(state),
         "disagreement": disagreement(state.host.params),

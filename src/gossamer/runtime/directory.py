@@ -9,6 +9,7 @@ curves.png             drawn by the caller
 """
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping
@@ -28,6 +29,19 @@ from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Run, start, with_weights
 
 FORMAT = 1
+
+
+def to_json(content: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: a number that is not finite, such as the score on an empty mask, becomes null."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: finite(part) for name, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [finite(part) for part in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(finite(content), indent=indent, allow_nan=False)
 
 
 def create(folder: Path) -> None:
@@ -66,7 +80,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def save_checkpoint(folder: Path, state: Run) -> None:
     """Metrics first: they may run ahead of the checkpoint, never behind."""
-    lines = "".join(json.dumps(record) + "\n" for record in state.history)
+    lines = "".join(to_json(record) + "\n" for record in state.history)
     write_atomically(folder / "metrics.jsonl", lines.encode())
     tensors = {f"params.{name}": t for name, t in state.host.params.items()}
     tensors |= {f"state.{name}": t for name, t in state.host.state.items()}
@@ -107,7 +121,7 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
         "complete": state.complete,
         "summary": dict(summary),
     }
-    write_atomically(folder / "run.json", (json.dumps(content, indent=2) + "\n").encode())
+    write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
 
 
 def read_settings_of(folder: Path) -> Settings:
@@ -136,7 +150,8 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
             f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; give more --steps"
         )
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    state.history = [r for r in map(json.loads, lines) if r["step"] <= state.host.step]
+    records = (json.loads(line, object_hook=_null_is_nan) for line in lines)
+    state.history = [record for record in records if record["step"] <= state.host.step]
     state.seconds = float(about["seconds"])
     return state
 
@@ -170,6 +185,10 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
             f"{folder} was trained on"
         )
     return state
+
+
+def _null_is_nan(scores: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in scores.items()}
 
 
 def _read_json(folder: Path) -> Any:

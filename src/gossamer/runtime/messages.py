@@ -10,8 +10,8 @@ from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
 
-def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
-    """Messages of one step by phase, of one evaluation, by link, in all, and as the paper counts.
+def count_messages(deployment: Deployment, settings: Settings, steps: int) -> dict[str, Any]:
+    """Messages of one step by phase, of one evaluation, by link, in all `steps`, and as the paper counts.
 
     A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
     propagation and direction, forward only.
@@ -47,7 +47,7 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
                 "shared_edges": int(deployment.shared_edges[k, z]),
             }
         )
-    rounds_of_consensus = settings.steps // settings.consensus_every if settings.consensus_every else 0
+    rounds_of_consensus = steps // settings.consensus_every if settings.consensus_every else 0
     phases = {
         phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
         for phase in ("forward", "backward", "consensus")
@@ -63,7 +63,7 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     return {
         **phases,
         "evaluation": evaluation,
-        "total_bytes": (phases["forward"]["bytes"] + phases["backward"]["bytes"]) * settings.steps
+        "total_bytes": (phases["forward"]["bytes"] + phases["backward"]["bytes"]) * steps
         + phases["consensus"]["bytes"] * rounds_of_consensus,
         "paper": {
             "rows": both_ways * sum(len(rounds) for rounds in full),
