@@ -14,7 +14,7 @@ The code follows the pipeline of the paper:
 
 from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
 from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.experiments.comparison import Result, resume, train
+from gossamer.experiments.comparison import Result, predict, resume, train
 from gossamer.runtime.settings import Settings
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "from_pyg",
     "load",
     "make_graph",
+    "predict",
     "resume",
     "train",
 ]

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gossamer.assignment import ASSIGNMENTS
 from gossamer.data import DATASETS, DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.experiments import comparison
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-    err.print(f"[yellow]warning:[/] {message}", highlight=False)
+    err.print(f"[yellow]warning:[/] {terminal.escape(str(message))}", highlight=False)
 
 
 def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -55,6 +56,9 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except GossamerError as error:
             err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(MISTAKE) from None
+        except OSError as error:
+            err.print(f"[bold red]error:[/] cannot read or write: {terminal.escape(str(error))}", highlight=False)
             raise typer.Exit(MISTAKE) from None
         except KeyboardInterrupt:
             err.print("[yellow]interrupted[/]")
@@ -142,7 +146,7 @@ def train(
     if not result.complete:
         err.print(
             f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
-            f"[bold]gossamer train --resume {folder}[/]",
+            f"[bold]gossamer train --resume {terminal.escape(str(folder))}[/]",
             highlight=False,
         )
         raise typer.Exit(INTERRUPTED)
@@ -162,8 +166,8 @@ def predict(
 
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
     """
-    settings = directory.read_settings_of(folder)
-    graph = _load(settings)
+    with terminal.download_bar(err, str(folder)) as progress:
+        graph = comparison.graph_of(folder, progress)
     state = directory.read_weights(folder, graph)
     target = out or folder / "predictions.csv"
     write_predictions(target, graph, state.deployment.assignment, state.predict())
@@ -171,7 +175,9 @@ def predict(
         print(directory.to_json({"predictions": str(target), **state.scores()}))
     else:
         terminal.show_scores(Console(), {"distributed": state.scores()})
-        Console().print(f"Predictions of {graph.num_vertices} vertices: [bold]{target}[/]", highlight=False)
+        Console().print(
+            f"Predictions of {graph.num_vertices} vertices: [bold]{terminal.escape(str(target))}[/]", highlight=False
+        )
 
 
 def _settings(dataset: str | None, options: dict[str, Any]) -> Settings:
@@ -182,10 +188,11 @@ def _settings(dataset: str | None, options: dict[str, Any]) -> Settings:
         values, source = read_settings(Path(dataset)), dataset
     elif dataset is not None:
         values = {"dataset": dataset}
-    settings = make_settings({**values, **options}, source)
+    make_settings(values, source)
+    settings = make_settings({**values, **options}, "command line")
     for name in ("dataset", "assignment"):
         given = Path(getattr(settings, name))
-        if getattr(settings, name) not in DATASETS and given.exists():
+        if getattr(settings, name) not in (*DATASETS, *ASSIGNMENTS) and given.exists():
             settings = settings.model_copy(update={name: str(given.resolve())})
     return settings
 

@@ -22,6 +22,15 @@ def check_rows(n: int, **arrays: Any) -> None:
             )
 
 
+def checked_positions(positions: ArrayLike) -> NDArray[np.float64]:
+    """[n, 2], finite."""
+    places = np.asarray(positions)
+    check_real(places, "positions")
+    if places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all():
+        raise GossamerError(f"positions must be finite numbers [vertices, 2], got shape {places.shape}")
+    return places.astype(np.float64)
+
+
 def check_real(array: Any, name: str) -> None:
     """Refuse text, objects and complex numbers."""
     if array.dtype.kind not in "biuf":
@@ -29,7 +38,7 @@ def check_real(array: Any, name: str) -> None:
 
 
 def checked_features(features: Features) -> Features:
-    """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become float32."""
+    """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become floats."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, copy=True)
         features.sum_duplicates()
@@ -102,7 +111,12 @@ def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[
 
 def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
     """Train, validation and test as booleans [n] or [n, batch]; given so, or as the numbers of the vertices."""
-    found = [_checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+    try:
+        found = [_checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+    except (ValueError, TypeError) as error:
+        if isinstance(error, GossamerError):
+            raise
+        raise GossamerError(f"masks must be arrays of booleans or of vertex numbers: {error}") from None
     if not found[0].any():
         raise GossamerError("no labelled vertex: the train mask is empty; mark at least one vertex for training")
     shared = (found[0] & (found[1] | found[2])).sum()

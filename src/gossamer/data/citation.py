@@ -64,10 +64,16 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
         adjacency = sparse.csr_array(((adjacency + adjacency.T) > 0).astype(np.float64))
         adjacency.setdiag(0)
         adjacency.eliminate_zeros()
+    elif (adjacency != adjacency.T).nnz:
+        i, j = (int(part[0]) for part in (adjacency != adjacency.T).nonzero())
+        raise GossamerError(
+            f"{path}: asymmetric weights: the adjacency has {adjacency[i, j]} at ({i}, {j}) and {adjacency[j, i]} at "
+            f"({j}, {i}); the data graph is undirected, so store both directions with the same weight"
+        )
     entries = adjacency.tocoo()
     class_names = None
     if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
-        class_names, labels = np.unique(labels, return_inverse=True)
+        class_names, labels = np.unique(labels.astype(str), return_inverse=True)
     return make_graph(
         name,
         np.stack([entries.row, entries.col], axis=1),
@@ -99,7 +105,7 @@ def _masks(given: dict[str, Any], labels: Any, seed: int, path: Path) -> Masks:
         raise GossamerError(f"{path}: give train_idx, val_idx and test_idx together, or none of them")
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise GossamerError(f"{path}: labels that are not one class a vertex need train_idx, val_idx and test_idx")
-    return split_by_class(labels, PER_CLASS, NUM_VALIDATION, seed)
+    return split_by_class(labels, PER_CLASS, min(NUM_VALIDATION, len(labels) // 4), seed)
 
 
 def _largest_component(adjacency: Any) -> Any:

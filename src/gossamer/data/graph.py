@@ -14,6 +14,7 @@ from gossamer.data.checks import (
     checked_edges,
     checked_features,
     checked_masks,
+    checked_positions,
     checked_targets,
     warn_of_pieces,
 )
@@ -122,13 +123,17 @@ def make_graph(
     features = checked_features(features)
     n = features.shape[0]
     batch = features.shape[1] if features.ndim == 3 else None
-    given_targets = np.asarray(targets)
+    try:
+        given_targets = np.asarray(targets)
+    except ValueError as error:
+        raise GossamerError(f"targets must have one row of the same length for each vertex: {error}") from None
     check_rows(n, targets=given_targets, names=names, positions=positions)
     pairs, edge_weights = checked_edges(edges, weights, n)
     masks = checked_masks({"train": train, "validation": validation, "test": test}, n, batch)
     y, num_classes = checked_targets(given_targets, masks, batch)
     if class_names is not None and len(class_names) != num_classes:
         raise GossamerError(f"expected {num_classes} class names, one for each class, got {len(class_names)}")
+    places = None if positions is None else checked_positions(positions)
     graph = DataGraph(
         name,
         pairs,
@@ -141,7 +146,7 @@ def make_graph(
         num_classes,
         names,
         class_names,
-        None if positions is None else np.asarray(positions, dtype=np.float64),
+        places,
     )
     warn_of_pieces(graph.adjacency)
     return graph

@@ -32,7 +32,10 @@ def from_networkx(
     class_names: tuple[str, ...] | None = None
     targets: Any
     if real:
-        targets = np.array([np.nan if y is None else y for y in given], dtype=np.float64)
+        try:
+            targets = np.array([np.nan if y is None else y for y in given], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise GossamerError(f"{target!r} must be all numbers or all classes: {error}") from None
     else:
         try:
             order = sorted({y for y in given if y is not None})
@@ -48,11 +51,15 @@ def from_networkx(
     if unknown:
         raise GossamerError(f"the split must be one of train, validation, test, got {sorted(unknown)[0]!r}")
     edges = np.array([(number[u], number[v]) for u, v in graph.edges], dtype=np.int64).reshape(-1, 2)
-    weights = np.array([values.get(weight, 1.0) for _, _, values in graph.edges(data=True)], dtype=np.float64)
+    try:
+        weights = np.array([values.get(weight, 1.0) for _, _, values in graph.edges(data=True)], dtype=np.float64)
+        table = np.array([np.atleast_1d(row) for row in rows], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise GossamerError(f"{features!r} of vertices and {weight!r} of edges must be numbers: {error}") from None
     return make_graph(
         graph.name or "networkx",
         edges,
-        np.array([np.atleast_1d(row) for row in rows], dtype=np.float32),
+        table,
         targets,
         weights=weights,
         names=tuple(str(v) for v in graph.nodes),
@@ -72,6 +79,8 @@ def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
                 f"the PyTorch Geometric graph has no `{attribute}`; expected x, edge_index, y, "
                 "train_mask, val_mask and test_mask"
             )
+    if data.x.layout != data.y.layout:
+        raise GossamerError("expected dense features x; use data.x.to_dense(), or make_graph with a scipy matrix")
     if data.train_mask.ndim != 1:
         raise GossamerError(
             f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; choose a column of them first"
@@ -88,7 +97,7 @@ def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
     return make_graph(
         name,
         data.edge_index.cpu().numpy().T,
-        data.x.cpu().numpy(),
+        data.x.detach().cpu().numpy(),
         data.y.cpu().numpy(),
         train=data.train_mask.cpu().numpy(),
         validation=data.val_mask.cpu().numpy(),

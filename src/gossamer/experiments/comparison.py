@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from gossamer.agents.host import MASKS
 from gossamer.agents.measures import Scores, disagreement
 from gossamer.data import DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
@@ -41,7 +44,7 @@ class Result:
 
 
 def train(
-    dataset: DataGraph | str | Path = "digits",
+    dataset: DataGraph | str | Path | None = None,
     settings: Settings | None = None,
     *,
     out: str | Path | None = None,
@@ -56,12 +59,15 @@ def train(
     """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
-    if isinstance(dataset, DataGraph):
-        graph = dataset
-        settings = settings or make_settings({"dataset": graph.name, **options})
-    else:
-        settings = settings or make_settings({"dataset": str(dataset), **options})
-        graph = load(settings.dataset, settings.seed)
+    unknown = set(given or {}) - {"assignment", "combination", "shift"}
+    if unknown:
+        raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
+    if settings is None:
+        settings = make_settings(options)
+    if dataset is not None:
+        name = dataset.name if isinstance(dataset, DataGraph) else str(dataset)
+        settings = settings.model_copy(update={"dataset": name})
+    graph = dataset if isinstance(dataset, DataGraph) else load(settings.dataset, settings.seed)
     result = Result(start(graph, settings, **(given or {})))
     folder = None if out is None else Path(out)
     if folder is not None:
@@ -84,9 +90,28 @@ def resume(
     """
     path = Path(folder)
     if graph is None:
-        settings = directory.read_settings_of(path)
-        graph = load(settings.dataset, settings.seed)
-    return finish(Result(directory.read_run(path, graph, steps, shift)), graph, path, hooks)
+        graph = graph_of(path)
+    state = directory.read_run(path, graph, steps, shift)
+    directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps, too
+    return finish(Result(state, baseline_histories=directory.read_references(path)), graph, path, hooks)
+
+
+def predict(folder: str | Path, *, graph: DataGraph | None = None, shift: Any = None) -> Tensor:
+    """Every vertex's output with the weights that a run left behind (eq. (5)-(7)), in vertex order."""
+    path = Path(folder)
+    return directory.read_weights(path, graph_of(path) if graph is None else graph, shift).predict()
+
+
+def graph_of(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
+    """The data graph that a run directory names."""
+    settings = directory.read_settings_of(folder)
+    try:
+        return load(settings.dataset, settings.seed, progress)
+    except GossamerError as error:
+        raise GossamerError(
+            f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "
+            f"be given again: gossamer.resume({str(folder)!r}, graph=...) or gossamer.predict in Python"
+        ) from None
 
 
 def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFor | None) -> Result:
@@ -104,17 +129,19 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
         raise
     result.summary = _summary(result.run)
     if folder is not None:
-        directory.save_result(folder, result.run, result.summary)
+        directory.save_result(folder, result.run, result.summary, result.complete)
     if settings.baselines and result.run.complete:
         for name, reference in baseline_settings(settings).items():
-            theirs = make_hooks(name, 0, settings.steps)
             if name == "centralised" and settings.agents == 1:
-                result.summary[name] = result.summary["distributed"]
                 result.baseline_histories[name] = result.run.history
+            done = result.baseline_histories.get(name)
+            if done and done[-1]["step"] == settings.steps:
+                result.summary[name] = _masks_of(done[-1])
                 continue
-            other = start(graph, reference)
+            shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
+            other = start(graph, reference, shift=shift)
             try:
-                go_on(other, theirs)
+                go_on(other, make_hooks(name, 0, settings.steps))
             except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
                 warnings.warn(f"the {name} reference: {error}", GossamerWarning, stacklevel=2)
                 other.settings = other.settings.model_copy(update={"steps": other.host.step})
@@ -128,7 +155,8 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
 
 
 def _save(folder: Path, result: Result) -> None:
-    directory.save_result(folder, result.run, result.summary)
+    directory.save_result(folder, result.run, result.summary, result.complete)
+    directory.save_references(folder, result.baseline_histories)
     draw_curves(
         folder / "curves.png",
         {"distributed": result.run.history, **result.baseline_histories},
@@ -139,11 +167,11 @@ def _save(folder: Path, result: Result) -> None:
 
 def _final(state: Run) -> Scores:
     last = state.history[-1]
-    return (
-        state.scores()
-        if last["step"] != state.host.step
-        else {mask: last[mask] for mask in ("train", "validation", "test")}
-    )
+    return state.scores() if last["step"] != state.host.step else _masks_of(last)
+
+
+def _masks_of(record: Record) -> Scores:
+    return {mask: record[mask] for mask in MASKS}
 
 
 def _summary(state: Run) -> dict[str, Any]:

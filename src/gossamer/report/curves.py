@@ -1,10 +1,11 @@
 """The picture of a run: training loss, test score and disagreement against steps."""
 
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gossamer.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +54,4 @@ def save_figure(figure: "Figure", path: Path) -> None:
 
     buffer = io.BytesIO()
     FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(buffer.getvalue())
-    temporary.replace(path)
+    write_atomically(path, buffer.getvalue())

@@ -2,13 +2,14 @@
 
 import csv
 import io
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from gossamer.files import write_atomically
 
 
 def write_predictions(path: Path, graph: Any, assignment: NDArray[np.int64], outputs: Tensor) -> None:
@@ -32,6 +33,4 @@ def write_predictions(path: Path, graph: Any, assignment: NDArray[np.int64], out
         )
         for name, k, rows in zip(names, assignment.tolist(), values.tolist(), strict=True):
             writer.writerows([name, k, *([t] if timed else []), *row] for t, row in enumerate(rows))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text.getvalue())
-    temporary.replace(path)
+    write_atomically(path, text.getvalue().encode())

@@ -101,7 +101,7 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
     graph = deployment.graph
     links = int(deployment.links.sum()) // 2
     console.print(
-        f"[bold]{graph.name}[/]: {graph.num_vertices} vertices, {graph.num_edges} edges; "
+        f"[bold]{escape(graph.name)}[/]: {graph.num_vertices} vertices, {graph.num_edges} edges; "
         f"{settings.agents} agents, {links} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
         highlight=False,
     )
@@ -114,7 +114,9 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
         console.print(f"Disagreement between agents: {summary['disagreement']:.2e}", highlight=False)
         _show_messages(console, summary["messages"])
     console.print(
-        f"Run directory: [bold]{folder}[/]  (curves: {folder / 'curves.png'})", highlight=False, soft_wrap=True
+        f"Run directory: [bold]{escape(str(folder))}[/]  (curves: {escape(str(folder / 'curves.png'))})",
+        highlight=False,
+        soft_wrap=True,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents.host import Host, Training, make_host
@@ -46,6 +47,8 @@ def make_deployment(
     A given D must not be nonzero between agents that do not talk; it is used as it is.
     """
     m = settings.agents
+    if shift is not None:
+        shift = sparse.csr_array(shift)
     owner = given(assignment, graph.num_vertices, m) if assignment is not None else _assigned(graph, settings)
     shared = shared_edges(graph, owner, m)
     if combination is None:

@@ -10,7 +10,6 @@ curves.png             drawn by the caller
 
 import json
 import math
-import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -25,8 +24,9 @@ from torch import Tensor
 
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
+from gossamer.files import write_atomically
 from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.training import Run, start, with_weights
+from gossamer.runtime.training import Record, Run, start, with_weights
 
 FORMAT = 1
 
@@ -65,19 +65,6 @@ def free_name(parent: Path, stem: str) -> Path:
     return parent / f"{stem}-{number}"
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a temporary file beside `path`, flush it to the disk and rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def save_checkpoint(folder: Path, state: Run) -> None:
     """Metrics first: they may run ahead of the checkpoint, never behind."""
     lines = "".join(to_json(record) + "\n" for record in state.history)
@@ -99,14 +86,35 @@ def save_start(folder: Path, state: Run) -> None:
     save_summary(folder, state, {})
 
 
-def save_result(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
-    """Everything that a run leaves behind, but for its picture."""
+def save_result(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool) -> None:
+    """Everything that a run leaves behind, but for its picture and its references."""
     save_checkpoint(folder, state)
     _write_tensors(folder / "weights.safetensors", state.host.params)
-    save_summary(folder, state, summary)
+    save_summary(folder, state, summary, complete)
 
 
-def save_summary(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
+def save_references(folder: Path, histories: Mapping[str, list[Record]]) -> None:
+    """The references' evaluations, from which the curves can be drawn again."""
+    lines = (to_json({"model": name, **record}) + "\n" for name, history in histories.items() for record in history)
+    write_atomically(folder / "references.jsonl", "".join(lines).encode())
+
+
+def read_references(folder: Path) -> dict[str, list[Record]]:
+    """The references' evaluations so far; none before the distributed run is done."""
+    histories: dict[str, list[Record]] = {}
+    path = folder / "references.jsonl"
+    for record in _read_records(path) if path.is_file() else ():
+        histories.setdefault(record.pop("model"), []).append(record)
+    return histories
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary that a run directory holds."""
+    return dict(_read_json(folder)["summary"])
+
+
+def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool = False) -> None:
+    """run.json; `complete` once the run and its references are done."""
     content = {
         "format": FORMAT,
         "settings": state.settings.model_dump(mode="json"),
@@ -118,7 +126,7 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any]) -> None:
             "python": platform.python_version(),
         },
         "step": state.host.step,
-        "complete": state.complete,
+        "complete": complete,
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
@@ -140,6 +148,8 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
         return state
     tensors = _read_tensors(checkpoint)
     about = _read_metadata(checkpoint)
+    if "step" not in about or "seconds" not in about:
+        raise GossamerError(f"{checkpoint} says no step; it is not a checkpoint of Gossamer")
     params, update_state = (
         {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
         for kind in ("params.", "state.")
@@ -149,9 +159,7 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
         raise GossamerError(
             f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; give more --steps"
         )
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    records = (json.loads(line, object_hook=_null_is_nan) for line in lines)
-    state.history = [record for record in records if record["step"] <= state.host.step]
+    state.history = [r for r in _read_records(folder / "metrics.jsonl") if r["step"] <= state.host.step]
     state.seconds = float(about["seconds"])
     return state
 
@@ -172,6 +180,8 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     network = _read_tensors(folder / "network.safetensors")
+    if set(network) != {"assignment", "combination"}:
+        raise GossamerError(f"{folder / 'network.safetensors'} should hold assignment and combination")
     state = start(
         graph,
         settings,
@@ -185,6 +195,16 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
             f"{folder} was trained on"
         )
     return state
+
+
+def _read_records(path: Path) -> list[Record]:
+    try:
+        records = [json.loads(line, object_hook=_null_is_nan) for line in path.read_text().splitlines()]
+        if not all(isinstance(record.get("step"), int) for record in records):
+            raise ValueError("a line without a step")
+    except (OSError, ValueError, AttributeError) as error:
+        raise GossamerError(f"cannot read {path}: {error}") from None
+    return records
 
 
 def _null_is_nan(scores: dict[str, Any]) -> dict[str, Any]:
@@ -201,6 +221,9 @@ def _read_json(folder: Path) -> Any:
         raise GossamerError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
+    missing = {"settings", "data", "summary"} - set(content)
+    if missing:
+        raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}")
     return content
 
 

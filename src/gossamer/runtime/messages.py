@@ -67,7 +67,7 @@ def count_messages(deployment: Deployment, settings: Settings, steps: int) -> di
         + phases["consensus"]["bytes"] * rounds_of_consensus,
         "paper": {
             "rows": both_ways * sum(len(rounds) for rounds in full),
-            "bytes": both_ways * batch * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
+            "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
         },
         "links": links,
     }

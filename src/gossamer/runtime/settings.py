@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from gossamer.assignment import ASSIGNMENTS
+from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
 
 
@@ -130,6 +132,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise GossamerError(f"{path} is not valid TOML: {error}") from None
     for name in ("dataset", "assignment"):
         given = values.get(name)
+        if given in DATASETS or given in ASSIGNMENTS:
+            continue
         if isinstance(given, str) and not Path(given).is_absolute() and (path.parent / given).exists():
             values[name] = str(path.parent / given)
     return values

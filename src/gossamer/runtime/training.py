@@ -1,5 +1,6 @@
 """A simulated training run: Algorithm 1 on one host with all agents, with evaluations, stops and resumption."""
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +31,8 @@ class Run:
     settings: Settings
     deployment: Deployment
     host: Host
-    fingerprint: str  # of the data graph
+    fingerprint: str  # of the data graph, and of a shift operator that the user gave
+    own_shift: bool = False
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -63,8 +66,15 @@ class Hooks:
 def start(graph: DataGraph, settings: Settings, **given: Any) -> Run:
     """A run at step 0. `given` may hold an assignment, a combination or a shift."""
     deployment = make_deployment(graph, settings, **given)
-    fingerprint = graph.fingerprint() + ("" if given.get("shift") is None else " with a shift of its own")
-    return Run(settings, deployment, host_of(deployment, settings), fingerprint)
+    own_shift = given.get("shift") is not None
+    fingerprint = graph.fingerprint() + (f" with the shift {_hash(deployment.shift)}" if own_shift else "")
+    return Run(settings, deployment, host_of(deployment, settings), fingerprint, own_shift)
+
+
+def _hash(shift: Any) -> str:
+    entries = shift.tocsr().sorted_indices()
+    parts = (entries.indptr.astype(np.int64), entries.indices.astype(np.int64), entries.data.astype(np.float64))
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
 
 @contextmanager
@@ -110,9 +120,13 @@ def _go_on(state: Run, hooks: Hooks) -> Run:
 def _record(state: Run) -> Record:
     """One line of metrics: scores, disagreement, g^t at the mean weights and the best so far (eq. (19)-(20))."""
     host = state.host
-    _, gradient = run(loss_gradient(host.with_params(mean_params(host.params)), dropout=False))
+    centre = mean_params(host.params)
+    _, gradient = run(loss_gradient(host.with_params(centre), dropout=False))
+    for name, g in gradient.items():
+        g.add_(centre[name], alpha=host.training.weight_decay / host.num_agents)
     stationarity = squared_projection(gradient)
-    best = min([stationarity, *(record["best_stationarity"] for record in state.history)])
+    before = [record["stationarity"] for record in state.history if record["step"] > 0]
+    best = min([stationarity, *before]) if host.step > 0 else math.nan  # eq. (20) begins at n = 1
     return {
         "step": host.step,
         **state.scores(),
