@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy import sparse
 
 COMMAND = [sys.executable, "-m", "gossamer"]
 
@@ -145,6 +146,24 @@ def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
     text = (tmp_path / "runs" / "two-parts-1" / "predictions.csv").read_text()
     assert text.startswith("vertex,agent,class,probability\nv0,")
     assert ",even," in text or ",odd," in text
+
+
+def test_a_users_file_is_found_again_from_another_folder(tmp_path: Path) -> None:
+    features = np.tile(np.eye(2), (4, 1))
+    ring = np.roll(np.eye(8), 1, axis=1)
+    adjacency = sparse.csr_array(ring + ring.T)
+    parts = {f"adj_matrix.{part}": getattr(adjacency, part) for part in ("data", "indices", "indptr", "shape")}
+    np.savez(tmp_path / "mine.npz", **parts, features=features, labels=np.arange(8) % 2, train_idx=[0, 1],
+             val_idx=[2, 3], test_idx=[4, 5, 6, 7])  # fmt: skip
+    (tmp_path / "elsewhere").mkdir()
+    done = gossamer(
+        "train", "mine.npz", "--agents", "2", "--steps", "3", "--no-baselines", "--out", "run", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    predicted = gossamer("predict", "../run", cwd=tmp_path / "elsewhere")
+    assert predicted.returncode == 0, predicted.stderr
+    resumed = gossamer("train", "--resume", "../run", "--steps", "5", cwd=tmp_path / "elsewhere")
+    assert resumed.returncode == 0, resumed.stderr
 
 
 def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ def make_plan(
     edges = _entries(shift)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
-    needed = outputs
     for layer_filter, sets in zip(reversed(filters), reversed(receptive_fields(shift, filters, outputs)), strict=True):
         rows = [order[u[order]] for u in sets]
         inputs = order[np.logical_or.reduce([sets[p] for p in layer_filter.powers])[order]]
@@ -108,7 +107,7 @@ def make_plan(
                 output_agent=torch.from_numpy(hosted[rows[0]]),
             )
         )
-    return Plan(tuple(reversed(layers)), order[needed[order]])
+    return Plan(tuple(reversed(layers)), order[outputs[order]])
 
 
 def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> list[list[Rows]]:

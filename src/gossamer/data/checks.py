@@ -113,9 +113,9 @@ def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> lis
     """Train, validation and test as booleans [n] or [n, batch]; given so, or as the numbers of the vertices."""
     try:
         found = [_checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+    except GossamerError:
+        raise
     except (ValueError, TypeError) as error:
-        if isinstance(error, GossamerError):
-            raise
         raise GossamerError(f"masks must be arrays of booleans or of vertex numbers: {error}") from None
     if not found[0].any():
         raise GossamerError("no labelled vertex: the train mask is empty; mark at least one vertex for training")

@@ -64,10 +64,14 @@ def train(
         raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
     if settings is None:
         settings = make_settings(options)
-    if dataset is not None:
-        name = dataset.name if isinstance(dataset, DataGraph) else str(dataset)
-        settings = settings.model_copy(update={"dataset": name})
-    graph = dataset if isinstance(dataset, DataGraph) else load(settings.dataset, settings.seed)
+    if isinstance(dataset, DataGraph):
+        graph = dataset
+        if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
+            settings = settings.model_copy(update={"dataset": graph.name})
+    else:
+        if dataset is not None:
+            settings = settings.model_copy(update={"dataset": str(dataset)})
+        graph = load(settings.dataset, settings.seed)
     result = Result(start(graph, settings, **(given or {})))
     folder = None if out is None else Path(out)
     if folder is not None:
