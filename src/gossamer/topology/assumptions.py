@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from gossamer.topology.families import Links
+from gossamer.topology.families import Links, components
 
 
 @dataclass(frozen=True)
@@ -18,6 +17,7 @@ class Assumptions:
     spectral_radius: float  # rho(C - 11^T/m)
     off_links: float  # the largest |C_kz| where agents k and z have no link
     components: int  # of the graph that C's nonzero entries draw
+    radius: float  # 1 - gap, which the spectral radius must not exceed; 1 if no gap was asked for
 
     @property
     def a1(self) -> bool:
@@ -25,7 +25,7 @@ class Assumptions:
 
     @property
     def a2(self) -> bool:
-        return self.spectral_radius < 1.0 - 1e-12 and self.components == 1
+        return self.spectral_radius <= min(self.radius, 1.0 - 1e-12) + 1e-13 and self.components == 1
 
     @property
     def a3(self) -> bool:
@@ -36,16 +36,16 @@ class Assumptions:
         return {"A1": self.a1, "A2": self.a2, "A3": self.a3}
 
 
-def check_assumptions(combination: NDArray[np.float64], links: Links) -> Assumptions:
-    """Measure (A1)-(A3) for C [m, m] against the agent graph's links [m, m]."""
+def check_assumptions(combination: NDArray[np.float64], links: Links, radius: float | None = None) -> Assumptions:
+    """Measure (A1)-(A3) for C [m, m] against the agent graph's links [m, m] and, for a designed C, radius = 1 - gap."""
     m = len(combination)
     spectrum = np.linalg.eigvalsh((combination + combination.T) / 2 - 1.0 / m)
     off = ~links & ~np.eye(m, dtype=bool)
-    components, _ = sparse.csgraph.connected_components(sparse.csr_array(combination != 0), directed=False)
     return Assumptions(
         asymmetry=float(abs(combination - combination.T).max()),
         row_error=float(abs(combination.sum(1) - 1).max()),
         spectral_radius=float(abs(spectrum).max()),
         off_links=float(abs(combination[off]).max(initial=0.0)),
-        components=int(components),
+        components=components(combination != 0),
+        radius=1.0 if radius is None else radius,
     )

@@ -1,7 +1,11 @@
 """Agent graphs with given links: boolean [m, m], symmetric, no self-links."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 Links = NDArray[np.bool_]
 
@@ -13,10 +17,7 @@ def complete(num_agents: int) -> Links:
 
 def ring(num_agents: int) -> Links:
     """Agent k talks to k - 1 and k + 1, the last to the first."""
-    links = line(num_agents)
-    if num_agents > 2:
-        links[0, -1] = links[-1, 0] = True
-    return links
+    return _circulant(num_agents, [1])
 
 
 def line(num_agents: int) -> Links:
@@ -25,8 +26,79 @@ def line(num_agents: int) -> Links:
     return np.asarray(abs(k - z) == 1)
 
 
+def star(num_agents: int) -> Links:
+    """Agent 0 talks to every other."""
+    k, z = np.indices((num_agents, num_agents))
+    return np.asarray((k == 0) ^ (z == 0))
+
+
+def grid(num_agents: int) -> Links:
+    """Agents in rows and columns talk along both; as near to a square as the divisors of m allow (a line if prime)."""
+    return _product(line, num_agents)
+
+
+def torus(num_agents: int) -> Links:
+    """A grid whose rows and columns close to rings."""
+    return _product(ring, num_agents)
+
+
+def exponential(num_agents: int) -> Links:
+    """The static exponential graph: agent k talks to k +- 1, 2, 4, 8, ... (modulo m)."""
+    return _circulant(num_agents, [2**j for j in range(max(1, math.ceil(math.log2(max(2, num_agents)))))])
+
+
+def random_connected(num_agents: int, seed: int = 0) -> Links:
+    """A random tree with random links added, each with the same probability: log2(m) links an agent in the mean."""
+    random = np.random.default_rng(seed)
+    m = num_agents
+    links = np.zeros((m, m), dtype=bool)
+    order = random.permutation(m)
+    for place in range(1, m):
+        links[order[place], order[random.integers(place)]] = True
+    tree, wanted, possible = m - 1, m * math.log2(max(2, m)) / 2, m * (m - 1) / 2
+    share = (wanted - tree) / (possible - tree) if possible > tree else 0.0
+    links |= np.triu(random.random((m, m)) < share, 1)
+    return links | links.T
+
+
 def needed(shared_edges: ArrayLike) -> Links:
     """Agents talk where they share data edges, B_kz > 0: the sparsest graph of the set (28)."""
     links = np.asarray(shared_edges) > 0
     np.fill_diagonal(links, False)
     return links
+
+
+FAMILIES: dict[str, Callable[[int, int], Links]] = {  # of the number of agents and a seed
+    "complete": lambda m, seed: complete(m),
+    "ring": lambda m, seed: ring(m),
+    "line": lambda m, seed: line(m),
+    "star": lambda m, seed: star(m),
+    "grid": lambda m, seed: grid(m),
+    "torus": lambda m, seed: torus(m),
+    "exponential": lambda m, seed: exponential(m),
+    "random": random_connected,
+}
+
+
+def components(links: NDArray[np.bool_]) -> int:
+    """The number of groups of agents that no link joins."""
+    return int(sparse.csgraph.connected_components(sparse.csr_array(links), directed=False)[0])
+
+
+def _circulant(m: int, strides: list[int]) -> Links:
+    k, z = np.indices((m, m))
+    apart = (k - z) % m
+    links = np.zeros((m, m), dtype=bool)
+    for stride in strides:
+        links |= (apart == stride % m) | (apart == -stride % m)
+    np.fill_diagonal(links, False)
+    return links
+
+
+def _product(side: Callable[[int], Links], m: int) -> Links:
+    """The Cartesian product of two lines or rings."""
+    rows = max(r for r in range(1, math.isqrt(m) + 1) if m % r == 0)
+    columns = m // rows
+    return np.asarray(
+        np.kron(side(rows), np.eye(columns, dtype=bool)) | np.kron(np.eye(rows, dtype=bool), side(columns))
+    )

@@ -1,12 +1,31 @@
-"""Restriction of a data graph to the links that the agents have (Sec. III-A, footnote 2, and Sec. V-C)."""
+"""Restriction of a data graph to fewer links than it needs (Sec. III-A, footnote 2, and Sec. V-C)."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from gossamer.topology.families import Links
+from gossamer.topology.families import Links, components
 
 
 def carried_edges(edges: NDArray[np.int64], assignment: NDArray[np.int64], links: Links) -> NDArray[np.bool_]:
     """Marks the data edges [edges] that stay inside an agent or cross a link; the others must be removed."""
     k, z = assignment[edges].T
     return np.asarray((k == z) | links[k, z])
+
+
+def drop_links(links: Links, kept: float, seed: int = 0) -> Links:
+    """Keep a random share of the links, and of these enough that what was connected stays connected.
+
+    Links in a random order: first those of the spanning forest that this order gives, then as many more as asked.
+    """
+    m = len(links)
+    k, z = np.nonzero(np.triu(links, 1))
+    order = np.random.default_rng(seed).permutation(len(k)) + 1.0
+    forest = sparse.csgraph.minimum_spanning_tree(sparse.csr_array((order, (k, z)), shape=(m, m))).toarray()[k, z] > 0
+    number = max(math.floor(kept * len(k) + 0.5), m - components(links))
+    chosen = np.argsort(np.where(forest, 0.0, order), kind="stable")[:number]
+    fewer = np.zeros_like(links)
+    fewer[k[chosen], z[chosen]] = True
+    return fewer | fewer.T

@@ -1,0 +1,152 @@
+"""Algorithm 2 (Sec. IV): ADMM for problem (29), the sparsest combination matrix C [m, m] with a given spectral gap.
+
+    minimise  ||C o A||_1   subject to   C = C^T,  C1 = 1,  rho(C - Pi) <= radius = 1 - gamma,   Pi = 11^T/m
+
+`iterate` holds (S.1)-(S.3), `project` eq. (33)-(35), `Entries` the penalty A with the shrinkage (37), and
+`lower_bound` what a multiplier proves about the optimum. Two things are more general than in the paper, because a
+design needs them: entries may have bounds, and without a radius rho(C - Pi) is minimised instead.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What is asked of Z entry by entry: the price A of |Z|, and low <= Z <= high. All [m, m] and symmetric."""
+
+    penalised: Matrix  # A of Sec. IV: 1 where two agents share no data edge, else 0
+    low: Matrix
+    high: Matrix
+
+    def objective(self, Z: Matrix) -> float:
+        """||Z o A||_1."""
+        return float((self.penalised * abs(Z)).sum())
+
+    def shrink(self, W: Matrix, penalty: float) -> Matrix:
+        """Eq. (37): soft thresholding by 1/varrho where A is 1, nothing where A is 0; then the bounds."""
+        threshold = self.penalised / penalty
+        return np.clip(W - np.clip(W, -threshold, threshold), self.low, self.high)
+
+    def feasible_dual(self, M: Matrix) -> Matrix:
+        """The M nearest by for which `least` is finite: |M| <= A where an entry is free on that side."""
+        A = self.penalised
+        return np.clip(M, np.where(np.isinf(self.low), -A, -np.inf), np.where(np.isinf(self.high), A, np.inf))
+
+    def least(self, M: Matrix) -> float:
+        """sum over the entries of min A|z| - M z, low <= z <= high, for a feasible M."""
+        A, low, high = self.penalised, self.low, self.high
+        z = np.where(M > A, high, np.where(M < -A, low, np.clip(0.0, low, high)))
+        return float((A * abs(z) - M * z).sum())
+
+
+def problem_29(penalised: Matrix, nonnegative: bool = False) -> Entries:
+    """The paper's problem: a penalty and no bounds; or the same over C >= 0."""
+    return Entries(
+        penalised, np.full(penalised.shape, 0.0 if nonnegative else -np.inf), np.full(penalised.shape, np.inf)
+    )
+
+
+@dataclass(frozen=True)
+class State:
+    """After an iteration C is feasible and Z sparse; U is the scaled multiplier of C = Z. Also a warm start."""
+
+    C: Matrix
+    Z: Matrix
+    U: Matrix
+    penalty: float  # varrho
+    primal: float = np.inf  # ||C - Z|| and ||Z - Z before||, relative to the sizes of their terms
+    dual: float = np.inf
+
+    @property
+    def multiplier(self) -> Matrix:
+        """M = varrho U, which (S.2) and (S.3) keep feasible for the dual."""
+        return self.penalty * self.U
+
+
+def start(num_agents: int) -> State:
+    """Complete averaging, no multiplier, and a penalty that suits problems of all sizes."""
+    Pi = np.full((num_agents, num_agents), 1.0 / num_agents)
+    return State(Pi, Pi, np.zeros_like(Pi), float(np.sqrt(num_agents)))
+
+
+def iterate(entries: Entries, radius: float | None, state: State, relaxation: float = 1.6) -> Iterator[State]:
+    """Algorithm 2 without an end: one state for each iteration, the caller stops it.
+
+    Over-relaxed; the penalty follows the ratio of the residuals, ever more rarely, so that it comes to rest.
+    """
+    Z, U, penalty = state.Z, state.U, state.penalty
+    iteration, adapt_at = 0, 10
+    while True:
+        C = project(Z - U, radius) if radius is not None else _prox_of_radius(Z - U, 1 / penalty)  # (S.1)
+        W = relaxation * C + (1 - relaxation) * Z + U
+        Z, before = entries.shrink(W, penalty), Z  # (S.2)
+        U = W - Z  # (S.3)
+        primal = _norm(C - Z) / max(_norm(C - 1 / len(C)), _norm(Z - 1 / len(Z)), 1e-300)
+        dual = _norm(Z - before) / max(_norm(U), 1e-300)
+        yield State(C, Z, U, penalty, primal, dual)
+        iteration += 1
+        if iteration == adapt_at:
+            adapt_at += max(10, iteration // 4)
+            factor = float(np.clip(np.sqrt(primal / max(dual, 1e-300)), 0.2, 5.0))
+            if not 0.5 <= factor <= 2.0 and 1e-6 < penalty * factor < 1e6:
+                penalty, U = penalty * factor, U / factor
+
+
+def project(X: Matrix, radius: float) -> Matrix:
+    """Eq. (33)-(35): the C nearest to X that is symmetric, with C1 = 1 and rho(C - Pi) <= radius."""
+    Y = deflate(X)
+    return _clip_spectrum(Y, *np.linalg.eigh(Y), radius)
+
+
+def _prox_of_radius(X: Matrix, weight: float) -> Matrix:
+    """argmin over C = C^T, C1 = 1 of  weight * rho(C - Pi) + ||C - X||^2 / 2.
+
+    That is eq. (33) with the radius that cuts off just the weight: sum_i (|lambda_i| - radius)_+ = weight.
+    """
+    Y = deflate(X)
+    values, V = np.linalg.eigh(Y)
+    sizes = np.sort(abs(values))[::-1]
+    levels = (np.cumsum(sizes) - weight) / np.arange(1, len(sizes) + 1)
+    return _clip_spectrum(Y, values, V, max(0.0, float(levels.max())))
+
+
+def _clip_spectrum(Y: Matrix, values: Matrix, V: Matrix, radius: float) -> Matrix:
+    """Eq. (33)-(34), from Y by what is cut off where that is less work."""
+    beta = np.clip(values, -radius, radius)
+    cut = beta != values
+    if 2 * cut.sum() < len(Y):
+        return np.asarray(Y - (V[:, cut] * (values - beta)[cut]) @ V[:, cut].T + 1 / len(Y))
+    return np.asarray((V * beta) @ V.T + 1 / len(Y))
+
+
+def deflate(X: Matrix) -> Matrix:
+    """Eq. (35): (I - Pi) (X + X^T)/2 (I - Pi)."""
+    X = (X + X.T) / 2
+    mean = X.mean(1)
+    return np.asarray(X - mean[:, None] - mean + mean.mean())
+
+
+def lower_bound(entries: Entries, M: Matrix, radius: float) -> tuple[float, float]:
+    """What a symmetric M proves: no feasible C has a smaller objective than this; and minus its slope in the radius.
+
+    ||C o A||_1 >= sum_kz min_z (A|z| - M z) + <M, C>, where the first sum is 0 for |M| <= A without bounds, and over
+    the C of (29)  <M, C> >= <M, Pi> - radius * ||(I - Pi) M (I - Pi)||_*.
+    """
+    M = entries.feasible_dual(M)
+    nuclear = float(abs(np.linalg.eigvalsh(deflate(M))).sum())
+    return entries.least(M) + float(M.sum()) / len(M) - radius * nuclear, nuclear
+
+
+def spectral_radius(C: Matrix) -> float:
+    """rho(C - Pi) of a symmetric C with C1 = 1."""
+    return float(abs(np.linalg.eigvalsh(C - 1 / len(C))).max())
+
+
+def _norm(X: Matrix) -> float:
+    return float(np.sqrt(np.vdot(X, X)))

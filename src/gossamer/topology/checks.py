@@ -1,0 +1,41 @@
+"""What a design accepts: the matrix B of shared edges, the gap and the floor; a mistake is told plainly."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gossamer.errors import GossamerError
+
+
+def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
+    """B [m, m]: B_kz > 0 where agents k and z share data edges; the diagonal does not matter."""
+    try:
+        B = np.asarray(shared_edges, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GossamerError(f"B must be a matrix of numbers: {error}") from None
+    if B.ndim != 2 or B.shape[0] != B.shape[1]:
+        raise GossamerError(f"B must be square, a row and a column for each agent; got the shape {B.shape}")
+    if len(B) < 2:
+        raise GossamerError("a topology joins at least 2 agents; got a B for a single one")
+    if not np.isfinite(B).all():
+        k, z = np.argwhere(~np.isfinite(B))[0]
+        raise GossamerError(f"B holds NaN or infinite entries, the first for agents {k} and {z}")
+    if (B < 0).any():
+        k, z = np.argwhere(B < 0)[0]
+        raise GossamerError(f"B counts edges and cannot be negative; it is {B[k, z]:g} for agents {k} and {z}")
+    one_way = (B > 0) != (B.T > 0)
+    if one_way.any():
+        k, z = np.argwhere(one_way)[0]
+        raise GossamerError(
+            f"B must be symmetric in its support: it is {B[k, z]:g} for agents {k} and {z}, but {B[z, k]:g} for "
+            f"{z} and {k} ({one_way.sum() // 2} such pairs); give both directions"
+        )
+    return B
+
+
+def check_gap(gap: float, floor: float | None, num_agents: int, tolerance: float) -> None:
+    if not 0.0 < gap <= 1.0:
+        raise GossamerError(f"the gap must be above 0 and at most 1, got {gap:g}; the paper uses 0.5")
+    if floor is not None and not 0.0 < floor <= 1.0 / num_agents:
+        raise GossamerError(f"the floor must be above 0 and at most 1/m = {1 / num_agents:g}, got {floor:g}")
+    if not 0.0 < tolerance < 1.0:
+        raise GossamerError(f"the tolerance must be between 0 and 1, got {tolerance:g}")

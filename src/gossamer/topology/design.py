@@ -1,0 +1,220 @@
+"""The designed topology (Sec. IV): problem (29) solved by Algorithm 2, then one matrix C that can be deployed.
+
+Algorithm 2 ends with a C that is feasible but only nearly sparse and a Z that is sparse but only nearly feasible. So
+the support is read off Z, and (29) is solved again on that support, with every needed |C_kz| at least a floor and with
+a radius smaller by a margin, until Z itself is feasible. Every objective stands beside a bound that a multiplier
+proves.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gossamer.errors import GossamerWarning
+from gossamer.topology.admm import (
+    Entries,
+    Matrix,
+    State,
+    iterate,
+    lower_bound,
+    problem_29,
+    spectral_radius,
+    start,
+)
+from gossamer.topology.checks import check_gap, check_shared_edges
+from gossamer.topology.families import Links, needed
+from gossamer.topology.fastest import CHECK_EVERY, Progress, deployable, fastest_mixing
+from gossamer.topology.weights import metropolis
+
+ABSOLUTE = 1e-6  # an optimality gap below this counts as none, whatever the objective
+NEGLIGIBLE = 1e-3  # entries of Z below this share of the largest are not read as links
+PATIENCE = 250  # iterations without a feasible matrix after which the margin doubles and the cheapest links join
+SPARE = 1.01  # floors are asked for with this much to spare, because `deployable` may shrink the weights a little
+
+
+@dataclass(frozen=True)
+class Design:
+    combination: Matrix  # C [m, m]
+    needed: Links  # where agents share data edges
+    gap: float  # gamma: the spectral radius of C - 11^T/m is at most 1 - gap
+    nonnegative: bool
+    floor: float  # the least |C_kz| on a needed link
+    floor_cost: float  # at most this much of the objective is due to the floor
+    objective: float  # ||C o A||_1
+    lower_bound: float  # proved: no C of problem (29) has a smaller objective
+    iterations: int
+    warm_start: State | None = None  # for a near-by gap
+
+
+@dataclass(frozen=True)
+class _Problem:
+    links: Links
+    entries: Entries  # of problem (29)
+    radius: float
+    nonnegative: bool
+    floor: float
+    tolerance: float
+    max_iterations: int
+    progress: Progress
+
+    def floors(self, Z: Matrix) -> Matrix:
+        """The floor of each needed link with the sign that the link has in Z, plus where it is about zero."""
+        floor = SPARE * self.floor
+        return np.where(self.links, np.where(-floor > Z, -floor, floor), 0.0)
+
+    def meets_floors(self, C: Matrix) -> bool:
+        return bool((abs(C[self.links]) >= self.floor).all())
+
+    def slack(self, objective: float) -> float:
+        return max(self.tolerance * objective, ABSOLUTE)
+
+
+def design(
+    shared_edges: ArrayLike,
+    gap: float = 0.5,
+    *,
+    nonnegative: bool = False,
+    floor: float | None = None,
+    tolerance: float = 1e-4,
+    max_iterations: int = 5000,
+    warm_start: State | None = None,
+    progress: Progress | None = None,
+) -> Design:
+    """The sparsest C in the sense of (29) for B [m, m], the numbers of data edges that agents share.
+
+    The objective is within `tolerance` of the optimum with the floor, relative (or 1e-6, absolute); else a warning says
+    so. The floor is 1e-3/m unless given. Where the needed links alone reach the gap, C has their fastest weights.
+    """
+    links = needed(check_shared_edges(shared_edges))
+    m = len(links)
+    check_gap(gap, floor, m, tolerance)
+    A = np.where(links | np.eye(m, dtype=bool), 0.0, 1.0)
+    problem = _Problem(
+        links,
+        problem_29(A, nonnegative),
+        1.0 - gap,
+        nonnegative,
+        1e-3 / m if floor is None else floor,
+        tolerance,
+        max_iterations,
+        progress or (lambda iteration, reached: None),
+    )
+    if problem.radius == 0.0:  # complete averaging is all that is feasible, and M = A proves it optimal
+        return _made(problem, np.full((m, m), 1.0 / m), A.sum() / m, 0)
+    return _on_needed_links(problem) or _with_added_links(problem, warm_start or start(m))
+
+
+def _on_needed_links(problem: _Problem) -> Design | None:
+    """The fastest mixing weights on the needed links, if these reach the gap: then the optimum of (29) is 0."""
+    floors, iterations = None, 0
+    for _ in range(2):
+        found = fastest_mixing(
+            problem.links,
+            problem.nonnegative,
+            floors,
+            max_iterations=problem.max_iterations,
+            target=problem.radius,
+            progress=problem.progress,
+        )
+        iterations += found.iterations
+        if found.spectral_radius > problem.radius:
+            return None
+        if problem.meets_floors(found.combination):
+            return _made(problem, found.combination, 0.0, iterations)
+        floors = problem.floors(found.combination)
+    return None
+
+
+def _with_added_links(problem: _Problem, begin: State) -> Design:
+    """Algorithm 2 on problem (29), until both residuals and the proved gap (with what is left to make Z feasible) are
+    small."""
+    entries, radius = problem.entries, problem.radius
+    bound, slope, iterations = -np.inf, 0.0, 0
+    for iterations, state in enumerate(iterate(entries, radius, begin), 1):
+        if iterations % CHECK_EVERY:
+            continue
+        proved, nuclear = lower_bound(entries, state.multiplier, radius)
+        if proved > bound:
+            bound, slope = proved, nuclear
+        value = entries.objective(state.Z)
+        too_slow = max(0.0, spectral_radius(deployable(state.Z, problem.nonnegative)) - radius)
+        problem.progress(iterations, f"objective {value:.5g}, at least {bound:.5g}")
+        small_gap = value + slope * too_slow - bound <= problem.slack(value) / 2
+        small_residuals = max(state.primal, state.dual) <= problem.tolerance
+        if (small_gap and small_residuals) or iterations >= problem.max_iterations:
+            break
+    # A smaller radius costs the slope times the margin: a quarter of what the tolerance allows is spent on it.
+    margin = min(problem.slack(max(bound, 0.0)) / 4 / max(slope, 1e-300), radius / 10)
+    return _deployed(problem, state, max(bound, 0.0), margin, iterations)
+
+
+def _deployed(problem: _Problem, found: State, bound: float, margin: float, iterations: int) -> Design:
+    """Solve (29) again on the support of Z, with floors and a margin, until a deployable Z is proved good enough."""
+    entries, radius, state = problem.entries, problem.radius, found
+    A, floors = entries.penalised, problem.floors(found.Z)
+    low, high = np.where(floors > 0, floors, entries.low), np.where(floors < 0, floors, entries.high)
+    floored = Entries(A, low, high)
+    absent = (A > 0) & (abs(found.Z) <= NEGLIGIBLE * (A * abs(found.Z)).max())
+    best, least, floored_bound, last = None, np.inf, bound, iterations + problem.max_iterations
+    done = False
+    while not done:
+        restricted = Entries(A, np.where(absent, 0.0, low), np.where(absent, 0.0, high))
+        for attempt, after in enumerate(iterate(restricted, radius - margin, state), 1):
+            state, iterations = after, iterations + 1
+            if attempt % CHECK_EVERY:
+                continue
+            C = deployable(state.Z, problem.nonnegative)
+            value = entries.objective(C)
+            if value < least and spectral_radius(C) <= radius and problem.meets_floors(C):
+                best, least = C, value
+            floored_bound = max(floored_bound, lower_bound(floored, state.multiplier, radius)[0])
+            problem.progress(iterations, f"objective {min(value, least):.5g}, at least {floored_bound:.5g}")
+            done = (best is not None and least - floored_bound <= problem.slack(least)) or iterations >= last
+            if done:
+                break
+            # What the multiplier would pay for an absent link; its cost is 1.
+            price = np.where(absent, abs(state.multiplier), 0.0)
+            restricted_bound = lower_bound(restricted, state.multiplier, radius)[0]
+            if restricted_bound > floored_bound + problem.slack(floored_bound) / 2 and price.max() > 1.0:
+                absent &= price <= 1.0  # the support proves too small: every link that pays joins it
+                break
+            if attempt >= PATIENCE and best is None:
+                margin = min(2 * margin, radius / 10)
+                number = 2 + 2 * int(((A > 0) & ~absent).sum())
+                absent &= price < np.sort(price, axis=None)[-min(number, price.size)]
+                break
+    if least - floored_bound > problem.slack(least):
+        warnings.warn(
+            f"the design stopped after {iterations} iterations with an objective of {least:.6g}, proved to be at least "
+            f"{floored_bound:.6g}; allow more iterations or a larger tolerance than {problem.tolerance:g}",
+            GossamerWarning,
+            stacklevel=2,
+        )
+    bound = max(bound, lower_bound(entries, state.multiplier, radius)[0])
+    return _made(problem, _averaging(problem) if best is None else best, bound, iterations, found)
+
+
+def _averaging(problem: _Problem) -> Matrix:
+    """What is left if the iterations run out: Metropolis-Hastings and complete averaging, mixed to reach the gap."""
+    C = metropolis(problem.links)
+    share = min(1.0, problem.radius / spectral_radius(C))
+    return share * C + (1 - share) / len(C)
+
+
+def _made(problem: _Problem, C: Matrix, bound: float, iterations: int, warm_start: State | None = None) -> Design:
+    objective = problem.entries.objective(C)
+    at_floor = abs(C[problem.links]).min(initial=np.inf) <= SPARE * problem.floor
+    return Design(
+        combination=C,
+        needed=problem.links,
+        gap=1.0 - problem.radius,
+        nonnegative=problem.nonnegative,
+        floor=problem.floor,
+        floor_cost=max(0.0, objective - bound) if at_floor else 0.0,
+        objective=objective,
+        lower_bound=min(bound, objective),
+        iterations=iterations,
+        warm_start=warm_start,
+    )

@@ -1,0 +1,79 @@
+"""The fastest mixing weights on a given agent graph: the C with the least spectral radius, and a proved bound on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gossamer.topology.admm import Entries, Matrix, iterate, lower_bound, spectral_radius, start
+from gossamer.topology.families import Links, components
+from gossamer.topology.weights import metropolis, with_diagonal
+
+Progress = Callable[[int, str], None]  # of the iterations so far and what they reached
+CHECK_EVERY = 10  # iterations between two looks at the candidate; a look costs about as much as an iteration
+
+
+@dataclass(frozen=True)
+class Fastest:
+    combination: Matrix
+    spectral_radius: float
+    lower_bound: float  # proved: no weights on these links have a smaller spectral radius
+    iterations: int
+
+
+def fastest(links: Links) -> Matrix:
+    """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho; weights may be negative."""
+    return fastest_mixing(links).combination
+
+
+def fastest_mixing(
+    links: Links,
+    nonnegative: bool = False,
+    floors: Matrix | None = None,
+    tolerance: float = 1e-2,
+    max_iterations: int = 1000,
+    target: float | None = None,
+    progress: Progress | None = None,
+) -> Fastest:
+    """The same with more to say: C >= 0; a least weight with its sign for each link (floors [m, m], 0 for none); and a
+    target, which ends the search when it is proved out of reach, and not before it is known whether it is.
+    """
+    m = len(links)
+    if components(links) > 1 or m == 1:
+        C = metropolis(links)
+        return Fastest(C, spectral_radius(C), spectral_radius(C), 0)
+    least = np.zeros((m, m)) if floors is None else floors
+    support = links | np.eye(m, dtype=bool)
+    low = np.where(least > 0, least, np.where(support & (least <= 0) & (not nonnegative), -np.inf, 0.0))
+    high = np.where(least < 0, least, np.where(support, np.inf, 0.0))
+    entries = Entries(np.zeros((m, m)), low, high)
+    best, smallest, bound = metropolis(links), np.inf, 0.0
+    for iteration, state in enumerate(iterate(entries, None, start(m)), 1):
+        if iteration % CHECK_EVERY:
+            continue
+        C = deployable(state.Z, nonnegative)
+        radius = spectral_radius(C)
+        if radius < smallest:
+            best, smallest = C, radius
+        value, nuclear = lower_bound(entries, state.multiplier, 0.0)
+        bound = max(bound, value / nuclear if nuclear > 0 else 0.0)  # value <= 0 + radius * nuclear for every C
+        if progress is not None:
+            progress(iteration, f"spectral radius {smallest:.4f}, at least {bound:.4f}")
+        close = smallest - bound <= tolerance * (1 - smallest)
+        if target is not None:
+            close = bound > target or (close and smallest <= target)
+        if close or iteration >= max_iterations:
+            break
+    return Fastest(best, smallest, bound, iteration)
+
+
+def deployable(Z: Matrix, nonnegative: bool) -> Matrix:
+    """C with the off-diagonal entries of Z: exactly symmetric, and by its diagonal with row sums 1.
+
+    Where no weight may be negative, all shrink by what the heaviest row has too much.
+    """
+    C = (Z + Z.T) / 2
+    np.fill_diagonal(C, 0.0)
+    if nonnegative:
+        C /= max(1.0, float(C.sum(1).max()))
+    return with_diagonal(C)
