@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from agents.cases import make_case, watched
 
+from gossamer import topology
 from gossamer.agents import training_step
 from gossamer.errors import GossamerError
 from gossamer.runtime.deployment import host_of, make_deployment
@@ -33,10 +34,48 @@ def test_edges_that_no_link_carries_are_dropped_and_the_shift_renormalised(kind:
 
 def test_agents_that_share_no_edge_are_refused_with_a_remedy() -> None:
     case = make_case(n=40)
-    with pytest.raises(GossamerError, match=r"2 groups that share no data edge.*--topology ring or complete"):
-        make_deployment(case.graph, settings(agents=5), assignment=case.owner)
-    make_deployment(case.graph, settings(agents=5, consensus_every=0), assignment=case.owner)
+    with pytest.raises(GossamerError, match=r"2 groups that share no data edge.*--topology admm, ring or complete"):
+        make_deployment(case.graph, settings(agents=5, topology="needed"), assignment=case.owner)
+    make_deployment(case.graph, settings(agents=5, topology="needed", consensus_every=0), assignment=case.owner)
     make_deployment(case.graph, settings(agents=5, topology="complete"), assignment=case.owner)
+
+
+def test_the_default_topology_is_designed_and_joins_agents_that_share_no_edge() -> None:
+    case = make_case(n=40)
+    d = make_deployment(case.graph, settings(agents=5, gap=0.4), assignment=case.owner)
+    needed = d.shared_edges > 0
+    assert d.certificate.design is not None
+    assert d.certificate.design.gap == pytest.approx(0.4)
+    assert d.edges_kept == 1.0
+    assert (d.links & ~needed)[4].any()
+    np.testing.assert_array_equal(d.links & needed, needed)
+    assert abs(np.linalg.eigvals(d.combination - 1 / 5)).max() <= 0.6 + 1e-12
+
+
+@pytest.mark.parametrize("kind", ["star", "grid", "torus", "exponential", "random", "complete"])
+@pytest.mark.parametrize("mixing", ["metropolis", "uniform", "fastest"])
+def test_families_and_weights_by_name(kind: str, mixing: str) -> None:
+    case = make_case(n=40)
+    d = make_deployment(case.graph, settings(topology=kind, mixing=mixing, seed=3), assignment=case.owner)
+    np.testing.assert_array_equal(d.links, topology.FAMILIES[kind](4, 3))
+    np.testing.assert_array_equal(d.combination, topology.WEIGHTS[mixing](d.links))
+    assert all(d.certificate.assumptions.holds.values())
+
+
+@pytest.mark.parametrize("kind", ["admm", "needed", "complete"])
+def test_a_share_of_the_links_is_kept_and_both_graphs_renormalised(kind: str) -> None:
+    graph = make_case(n=60).graph
+    owner = np.arange(60) * 8 // 60
+    whole = make_deployment(graph, settings(agents=8, topology=kind), assignment=owner)
+    d = make_deployment(graph, settings(agents=8, topology=kind, keep_links=0.5, seed=2), assignment=owner)
+    assert not (d.links & ~whole.links).any()
+    assert d.links.sum() // 2 == max(7, np.floor(whole.links.sum() / 4 + 0.5))
+    np.testing.assert_array_equal(d.combination, topology.metropolis(d.links))
+    k, z = owner[graph.edges].T
+    carried = (k == z) | d.links[k, z]
+    assert d.edges_kept == carried.mean() < 1
+    looped = d.graph.adjacency.toarray() + np.eye(60)
+    np.testing.assert_array_equal(looped != 0, d.shift.toarray() != 0)
 
 
 @pytest.mark.parametrize(

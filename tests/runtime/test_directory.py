@@ -38,6 +38,7 @@ def test_contents(tmp_path: Path) -> None:
         "checkpoint.safetensors",
         "curves.png",
         "references.jsonl",
+        "topology.json",
     }
     content = json.loads((tmp_path / "run" / "run.json").read_text())
     assert content["format"] == 1
@@ -48,6 +49,12 @@ def test_contents(tmp_path: Path) -> None:
     network = load_file(tmp_path / "run" / "network.safetensors")
     torch.testing.assert_close(network["assignment"], torch.tensor(case.owner), rtol=0, atol=0)
     assert network["combination"].shape == (4, 4)
+    certificate = json.loads((tmp_path / "run" / "topology.json").read_text())
+    np.testing.assert_array_equal(certificate["combination"], network["combination"].numpy())
+    assert certificate["holds"] == {"A1": True, "A2": True, "A3": True}
+    assert certificate["parameters"] == sum(
+        t.shape[1:].numel() for t in load_file(tmp_path / "run" / "weights.safetensors").values()
+    )
     weights = load_file(tmp_path / "run" / "weights.safetensors")
     assert {name: tuple(t.shape) for name, t in weights.items()} == {
         "layer.0.weight": (4, 3, 6, 5),

@@ -16,7 +16,12 @@ from gossamer.runtime.settings import make_settings, read_settings
         ({"agents": 0}, "agents = 0: input should be greater than or equal to 1"),
         ({"agents": "many"}, "agents = 'many': input should be a valid integer"),
         ({"dropout": 1.0}, "dropout = 1.0: input should be less than 1"),
-        ({"topology": "star"}, "topology = 'star': input should be 'needed', 'ring', 'line' or 'complete'"),
+        (
+            {"topology": "stair"},
+            "topology = 'stair': input should be 'admm', 'needed', 'complete', 'ring', 'line', 'star'",
+        ),
+        ({"gap": 0}, "gap = 0: input should be greater than 0"),
+        ({"gap": 1.01}, "gap = 1.01: input should be less than or equal to 1"),
         ({"hidden": "64,x"}, "hidden.1 = 'x'"),
         ({"hidden": [0]}, "hidden.0 = 0"),
         ({"step_size": -1.0}, "step_size = -1.0: input should be greater than 0"),

@@ -14,6 +14,7 @@ from gossamer.data import DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runtime import directory
+from gossamer.runtime.deployment import Progress
 from gossamer.runtime.messages import count_messages
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Hooks, Record, Run, baseline_settings, go_on, start
@@ -49,6 +50,7 @@ def train(
     *,
     out: str | Path | None = None,
     hooks: HooksFor | None = None,
+    progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
@@ -56,6 +58,7 @@ def train(
 
     `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
     C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
+    `progress` follows the design of the topology, `hooks` the training.
     """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
@@ -72,7 +75,7 @@ def train(
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed)
-    result = Result(start(graph, settings, **(given or {})))
+    result = Result(start(graph, settings, progress=progress, **(given or {})))
     folder = None if out is None else Path(out)
     if folder is not None:
         directory.create(folder)

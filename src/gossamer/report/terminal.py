@@ -1,73 +1,93 @@
-"""What a person sees in the terminal: progress bars and tables."""
+"""What a person reads in the terminal: the tables at the end of a command."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gossamer.report.curves import LABELS
 
-__all__ = ["download_bar", "escape", "show_result", "show_scores", "training_bars"]
-
-BarMaker = Callable[[str, int, int], tuple[Callable[[int, float], None], Callable[[Mapping[str, Any]], None]]]
+__all__ = ["escape", "show_certificate", "show_result", "show_scores", "show_sweep"]
 
 
-@contextmanager
-def training_bars(console: Console) -> Iterator[BarMaker]:
-    """A bar for each model with its loss, validation score and disagreement on it."""
-    with Progress(
-        TextColumn("{task.description:<11}"),
-        BarColumn(bar_width=10),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[measures]}"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-    ) as progress:
+def show_certificate(console: Console, made: Any, folder: Path) -> None:
+    """The certificate of a topology as a table."""
+    found, about = made.certificate, made.to_dict()
+    measured, made_by = found.assumptions, found.design
+    added, missing = len(about["added_links"]), len(about["missing_links"])
+    table = Table(title=f"{escape(made.name)}: {found.num_agents} agents", title_justify="left", title_style="bold")
+    for heading in ("certificate", "holds", ""):
+        table.add_column(heading)
 
-        def make(name: str, first: int, last: int) -> Any:
-            task = progress.add_task(LABELS[name], completed=first, total=last, measures="")
+    def verdict(name: str) -> str:
+        return "[green]yes[/]" if about["holds"][name] else "[bold red]no[/]"
 
-            def on_step(step: int, loss: float) -> None:
-                progress.update(task, completed=step)
+    table.add_row(
+        "(A1) doubly stochastic",
+        verdict("A1"),
+        f"asymmetry {measured.asymmetry:.1e}, row sums off {measured.row_error:.1e}",
+    )
+    wanted = "" if made_by is None else f", asked for at most {1 - made_by.gap:g}"
+    table.add_row("(A2) spectral radius", verdict("A2"), f"{measured.spectral_radius:.6g}{wanted}")
+    table.add_row("(A3) no weight off links", verdict("A3"), f"largest {measured.off_links:.1e}")
+    table.add_section()
+    links = f"{len(about['needed_links'])} that the data needs, {added} added"
+    table.add_row("links", "", links + (f"; {missing} needed ones are missing" if missing else ""))
+    if made.edges_kept is not None and made.edges_kept < 1:
+        table.add_row("data edges kept", "", f"{made.edges_kept:.1%}")
+    table.add_row("zero entries of C", "", f"{found.sparsity:.1%}")
+    table.add_row("weights", "", f"{found.combination.min():.4g} to {found.combination.max():.4g}")
+    table.add_row("eigenvalues of C", "", _spectrum(found.spectrum))
+    if made_by is not None:
+        table.add_section()
+        table.add_row("objective of (29)", "", f"{found.objective:.6g}")
+        excess = made_by.objective - made_by.lower_bound
+        proved = f", so the objective is optimal to {excess / made_by.objective:.1e}" if excess > 0 else ""
+        table.add_row("lower bound, proved", "", f"{made_by.lower_bound:.6g}{proved}")
+        cost = f"{made_by.floor_cost:.2g} at most" if made_by.floor_cost else "nothing"
+        table.add_row("floor of needed links", "", f"{made_by.floor:.3g}, which costs {cost}")
+    table.add_section()
+    rounds = "never" if found.rounds is None else f"{found.rounds} (they make the disagreement 1000 times smaller)"
+    table.add_row("rounds for 1e-3", "", rounds)
+    table.add_row("bytes of a round", "", f"{about['bytes_per_round']:,} for {made.num_parameters:,} parameters")
+    console.print(table)
+    console.print(
+        f"Written: [bold]{escape(str(folder / 'topology.json'))}[/], [bold]{escape(str(folder / 'topology.png'))}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
 
-            def on_record(record: Mapping[str, Any]) -> None:
-                held_out = record["validation"]
-                measures = f"loss {record['train']['loss']:.4f} "
-                accuracy = held_out.get("accuracy")
-                measures += f"mse {held_out['mse']:.3f}" if accuracy is None else f"acc {accuracy:.1%}"
-                if name == "distributed":
-                    measures += f" apart {record['disagreement']:.0e}"
-                progress.update(task, measures=measures)
 
-            return on_step, on_record
-
-        yield make
+def _spectrum(values: Any) -> str:
+    """The eigenvalues, the middle ones left out when there are very many (the JSON has them all)."""
+    shown = [f"{value:.3f}" for value in values]
+    return " ".join(shown if len(shown) <= 50 else [*shown[:10], "...", *shown[-10:]])
 
 
-@contextmanager
-def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that appears when the first bytes of a download do."""
-    with Progress(
-        TextColumn("Downloading {task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
-        tasks: list[Any] = []
-
-        def follow(done: int, total: int) -> None:
-            if not tasks:
-                tasks.append(progress.add_task(name))
-            progress.update(tasks[0], completed=done, total=total or None)
-
-        yield follow
+def show_sweep(console: Console, sweep: Any, folder: Path) -> None:
+    """Fig. 2 as a table."""
+    table = Table(title=f"{escape(sweep.name)}: {sweep.agents} agents", title_justify="left", title_style="bold")
+    for heading in ("1 - gap", "zero entries of C", "links added", "objective", "lower bound"):
+        table.add_column(heading, justify="right")
+    for point in sweep.points:
+        table.add_row(
+            f"{point.radius:.2f}",
+            f"{point.sparsity:.1%}",
+            str(point.added_links),
+            f"{point.objective:.5g}",
+            f"{point.lower_bound:.5g}",
+        )
+    console.print(table)
+    limit = f"Minimally connected network: {sweep.limit_sparsity:.1%} zero entries"
+    if sweep.limit_radius is not None:
+        limit += f", enough from 1 - gap = {sweep.limit_radius:.3f} on"
+    console.print(limit, highlight=False)
+    console.print(
+        f"Written: [bold]{escape(str(folder))}[/] (sweep.png, sweep.csv, sweep.json)", highlight=False, soft_wrap=True
+    )
 
 
 def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
@@ -105,6 +125,14 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
         f"{settings.agents} agents, {links} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
         highlight=False,
     )
+    if settings.agents > 1:
+        certificate = deployment.certificate
+        added = int((certificate.links & ~certificate.needed).sum()) // 2
+        console.print(
+            f"Topology {settings.topology}: {links - added} links that the data needs, {added} others; spectral radius "
+            f"{certificate.assumptions.spectral_radius:.3f}",
+            highlight=False,
+        )
     if summary["edges_kept"] < 1:
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False

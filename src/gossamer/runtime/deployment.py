@@ -1,6 +1,7 @@
 """A deployment: which agent holds what and who talks to whom; data, assignment and topology joined (Sec. III-A)."""
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,32 @@ from gossamer.errors import GossamerError
 from gossamer.model import Network, make_network, make_shift
 from gossamer.runtime.settings import Settings
 
+Progress = Callable[[int, str], None]  # of a design's iterations and what they reached
+
 
 @dataclass(frozen=True)
 class Deployment:
     graph: DataGraph  # without the edges that no link carries
     assignment: NDArray[np.int64]  # a(i) [n]
     shared_edges: NDArray[np.int64]  # B [m, m]
-    links: NDArray[np.bool_]  # who talks to whom [m, m]
-    combination: NDArray[np.float64]  # C [m, m]
+    certificate: topology.Certificate  # what is known of C
     shift: Any  # D, CSR [n, n]
     network: Network
     edges_kept: float  # share of the data edges that the links carry
 
     @property
     def num_agents(self) -> int:
-        return len(self.combination)
+        return self.certificate.num_agents
+
+    @property
+    def links(self) -> NDArray[np.bool_]:
+        """Who talks to whom [m, m]."""
+        return self.certificate.links
+
+    @property
+    def combination(self) -> NDArray[np.float64]:
+        """C [m, m]."""
+        return self.certificate.combination
 
 
 def make_deployment(
@@ -41,6 +53,7 @@ def make_deployment(
     assignment: NDArray[np.int64] | None = None,
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
+    progress: Progress | None = None,
 ) -> Deployment:
     """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
 
@@ -49,22 +62,24 @@ def make_deployment(
     m = settings.agents
     if shift is not None:
         shift = sparse.csr_array(shift)
-    owner = given(assignment, graph.num_vertices, m) if assignment is not None else _assigned(graph, settings)
+    owner = given(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
     shared = shared_edges(graph, owner, m)
-    if combination is None:
-        links = _links(settings.topology, shared)
-        combination = (topology.metropolis if settings.mixing == "metropolis" else topology.uniform)(links)
-    else:
-        combination = np.asarray(combination, dtype=np.float64)
-        if combination.shape != (m, m):
-            raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {combination.shape}")
-        if not np.isfinite(combination).all():
-            raise GossamerError("C holds NaN or infinite entries")
-        links = (combination != 0) & ~np.eye(m, dtype=bool)
-    _check(topology.check_assumptions(combination, links), settings)
+    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared)
+    links = certificate.links
+    _check(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
     kept = graph.restricted_to(carried)
-    network = make_network(
+    if shift is None:
+        shift = make_shift(kept.adjacency, settings.shift_kind)
+    else:
+        _check_shift(shift, graph.num_vertices, owner, links)
+    share = float(carried.mean()) if len(carried) else 1.0
+    return Deployment(kept, owner, shared_edges(kept, owner, m), certificate, shift, network_of(graph, settings), share)
+
+
+def network_of(graph: DataGraph, settings: Settings) -> Network:
+    """The network that the settings ask for on this data."""
+    return make_network(
         settings.layers,
         graph.num_features,
         graph.num_outputs,
@@ -75,12 +90,6 @@ def make_deployment(
         dropout=settings.dropout,
         input_dropout=settings.input_dropout,
     )
-    if shift is None:
-        shift = make_shift(kept.adjacency, settings.shift_kind)
-    else:
-        _check_shift(shift, graph.num_vertices, owner, links)
-    share = float(carried.mean()) if len(carried) else 1.0
-    return Deployment(kept, owner, shared_edges(kept, owner, m), links, combination, shift, network, share)
 
 
 def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> Host:
@@ -107,7 +116,8 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
     )
 
 
-def _assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
+def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
+    """a(i) [n] by the settings: a method's name, or a CSV file with the columns vertex,agent."""
     if settings.assignment in ASSIGNMENTS:
         return assign(graph, settings.assignment, settings.agents, settings.seed)
     path = Path(settings.assignment)
@@ -133,16 +143,35 @@ def _assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
     return given(owner, graph.num_vertices, settings.agents)
 
 
-def _links(kind: str, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
+def connect(
+    shared: NDArray[Any], settings: Settings, progress: Progress | None = None, **design_options: Any
+) -> topology.Certificate:
+    """The topology that the settings ask for, given B [m, m]: designed, or links of a family with mixing weights."""
     m = len(shared)
-    match kind:
-        case "complete":
-            return topology.complete(m)
-        case "ring":
-            return topology.ring(m)
-        case "line":
-            return topology.line(m)
-    return topology.needed(shared)
+    needed = topology.needed(shared)
+    if settings.topology == "admm" and m > 1:
+        made = topology.design(
+            shared, settings.gap, nonnegative=settings.nonnegative, progress=progress, **design_options
+        )
+        links = topology.links_of(made.combination)
+        if settings.keep_links == 1.0:
+            return topology.certify(made.combination, links, needed, made)
+    elif settings.topology in topology.FAMILIES:
+        links = topology.FAMILIES[settings.topology](m, settings.seed)
+    else:
+        links = needed
+    links = topology.drop_links(links, settings.keep_links, settings.seed)
+    return topology.certify(topology.WEIGHTS[settings.mixing](links), links, needed)
+
+
+def _given(combination: NDArray[np.float64], shared: NDArray[np.int64]) -> topology.Certificate:
+    m = len(shared)
+    C = np.asarray(combination, dtype=np.float64)
+    if C.shape != (m, m):
+        raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {C.shape}")
+    if not np.isfinite(C).all():
+        raise GossamerError("C holds NaN or infinite entries")
+    return topology.certify(C, topology.links_of(C), topology.needed(shared))
 
 
 def _check(found: topology.Assumptions, settings: Settings) -> None:
@@ -156,7 +185,7 @@ def _check(found: topology.Assumptions, settings: Settings) -> None:
         if found.components > 1:
             raise GossamerError(
                 f"the agents fall into {found.components} groups that share no data edge and so never agree (A2); "
-                "choose --topology ring or complete, fewer agents, or --consensus-every 0"
+                "choose --topology admm, ring or complete, fewer agents, or --consensus-every 0"
             )
         raise GossamerError(
             f"C does not contract (A2): the spectral radius of C - 11^T/m is "

@@ -3,6 +3,7 @@
 run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
 network.safetensors    assignment, combination
+topology.json          the certificate of the combination matrix
 weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on
 curves.png             drawn by the caller
@@ -83,6 +84,8 @@ def save_start(folder: Path, state: Run) -> None:
             "combination": torch.from_numpy(state.deployment.combination),
         },
     )
+    certificate = state.deployment.certificate.to_dict(state.deployment.network.num_parameters)
+    write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
     save_summary(folder, state, {})
 
 

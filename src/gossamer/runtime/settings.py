@@ -37,11 +37,20 @@ class Settings(BaseModel):
     """Number of agents m; 1 is the centralised model."""
     assignment: str = "bfs"
     """Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a CSV file with columns vertex,agent."""
-    topology: Literal["needed", "ring", "line", "complete"] = "needed"
-    """Which agents talk: needed (where they share data edges), ring, line or complete; data edges that no link
-    carries are dropped."""
-    mixing: Literal["metropolis", "uniform"] = "metropolis"
-    """Weights of C on the links: metropolis or uniform."""
+    topology: Literal[
+        "admm", "needed", "complete", "ring", "line", "star", "grid", "torus", "exponential", "random"
+    ] = "admm"
+    """Which agents talk: admm (designed: where they share data edges, and as little more as the gap needs), needed
+    (where they share data edges), complete, ring, line, star, grid, torus, exponential or random; data edges that no
+    link carries are dropped."""
+    gap: float = Field(0.5, gt=0, le=1)
+    """Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round."""
+    nonnegative: bool = False
+    """Design without negative weights."""
+    mixing: Literal["metropolis", "uniform", "fastest"] = "metropolis"
+    """Weights of C on links that were not designed: metropolis, uniform or fastest."""
+    keep_links: float = Field(1.0, gt=0, le=1)
+    """Share of the links to keep, chosen at random but connected; what they do not carry is dropped."""
     layers: Literal["gcn", "chebyshev", "linear", "mlp"] = "gcn"
     """Kind of layers: gcn, chebyshev, linear (no hidden layer) or mlp (no graph)."""
     order: int = Field(1, ge=1, le=16)

@@ -17,7 +17,7 @@ from gossamer.agents.measures import Scores, disagreement, evaluate, mean_params
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.runtime.deployment import Deployment, host_of, make_deployment
+from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.simulation import run
 
@@ -63,9 +63,9 @@ class Hooks:
     should_stop: Callable[[], bool] = lambda: False
 
 
-def start(graph: DataGraph, settings: Settings, **given: Any) -> Run:
+def start(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
     """A run at step 0. `given` may hold an assignment, a combination or a shift."""
-    deployment = make_deployment(graph, settings, **given)
+    deployment = make_deployment(graph, settings, progress=progress, **given)
     own_shift = given.get("shift") is not None
     fingerprint = graph.fingerprint() + (f" with the shift {_hash(deployment.shift)}" if own_shift else "")
     return Run(settings, deployment, host_of(deployment, settings), fingerprint, own_shift)

@@ -24,6 +24,7 @@ from gossamer.topology.families import (
     exponential,
     grid,
     line,
+    links_of,
     needed,
     random_connected,
     ring,
@@ -34,8 +35,11 @@ from gossamer.topology.fastest import fastest, fastest_mixing
 from gossamer.topology.restriction import carried_edges, drop_links
 from gossamer.topology.weights import metropolis, uniform
 
+WEIGHTS = {"metropolis": metropolis, "uniform": uniform, "fastest": fastest}
+
 __all__ = [
     "FAMILIES",
+    "WEIGHTS",
     "Assumptions",
     "Certificate",
     "Design",
@@ -53,6 +57,7 @@ __all__ = [
     "fastest_mixing",
     "grid",
     "line",
+    "links_of",
     "metropolis",
     "needed",
     "random_connected",

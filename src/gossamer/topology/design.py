@@ -28,6 +28,7 @@ from gossamer.topology.families import Links, needed
 from gossamer.topology.fastest import CHECK_EVERY, Progress, deployable, fastest_mixing
 from gossamer.topology.weights import metropolis
 
+TOLERANCE = 1e-4  # how near to the optimum a design comes unless told otherwise
 ABSOLUTE = 1e-6  # an optimality gap below this counts as none, whatever the objective
 NEGLIGIBLE = 1e-3  # entries of Z below this share of the largest are not read as links
 PATIENCE = 250  # iterations without a feasible matrix after which the margin doubles and the cheapest links join
@@ -77,7 +78,7 @@ def design(
     *,
     nonnegative: bool = False,
     floor: float | None = None,
-    tolerance: float = 1e-4,
+    tolerance: float = TOLERANCE,
     max_iterations: int = 5000,
     warm_start: State | None = None,
     progress: Progress | None = None,

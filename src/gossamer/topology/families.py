@@ -80,6 +80,11 @@ FAMILIES: dict[str, Callable[[int, int], Links]] = {  # of the number of agents 
 }
 
 
+def links_of(combination: NDArray[np.float64]) -> Links:
+    """The agent graph that the nonzero entries of a C draw."""
+    return np.asarray(combination != 0) & ~np.eye(len(combination), dtype=bool)
+
+
 def components(links: NDArray[np.bool_]) -> int:
     """The number of groups of agents that no link joins."""
     return int(sparse.csgraph.connected_components(sparse.csr_array(links), directed=False)[0])

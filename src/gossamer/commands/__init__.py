@@ -1,0 +1,9 @@
+"""The commands of `gossamer`, one file each: they parse, call and print.
+
+The code is organised as follows:
+    common     what all share: a mistake told plainly, settings, data, progress
+    options    one command-line option for each setting
+    train      gossamer train
+    predict    gossamer predict
+    topology   gossamer topology
+"""

@@ -1,0 +1,42 @@
+"""`gossamer predict`: distributed inference with the weights of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import err, told_plainly
+from gossamer.experiments import comparison
+from gossamer.report import bars, terminal
+from gossamer.report.predictions import write_predictions
+from gossamer.runtime import directory
+
+EXAMPLES = "[bold]Example[/]\n\ngossamer predict runs/digits-1"
+
+
+@told_plainly
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to write. [dim]\\[default: DIR/predictions.csv][/]", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.
+
+    Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
+    """
+    with bars.download_bar(err, str(folder)) as progress:
+        graph = comparison.graph_of(folder, progress)
+    state = directory.read_weights(folder, graph)
+    target = out or folder / "predictions.csv"
+    write_predictions(target, graph, state.deployment.assignment, state.predict())
+    if as_json:
+        print(directory.to_json({"predictions": str(target), **state.scores()}))
+    else:
+        terminal.show_scores(Console(), {"distributed": state.scores()})
+        Console().print(
+            f"Predictions of {graph.num_vertices} vertices: [bold]{terminal.escape(str(target))}[/]", highlight=False
+        )

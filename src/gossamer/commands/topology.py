@@ -1,0 +1,139 @@
+"""`gossamer topology`: design or choose who talks to whom, with a certificate and a picture."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import err, load_data, settings_from, told_plainly
+from gossamer.commands.options import with_settings
+from gossamer.data import DATASETS
+from gossamer.errors import GossamerError
+from gossamer.experiments import fig2, topologies
+from gossamer.report import bars, terminal
+from gossamer.runtime import directory
+
+EXAMPLES = """[bold]Examples[/]
+
+gossamer topology
+
+gossamer topology --data cora --agents 10 --gap 0.5
+
+gossamer topology --shared-edges B.csv --gap 0.8 --nonnegative --json
+
+gossamer topology --data cora --topology ring --mixing fastest
+
+gossamer topology --sweep
+"""
+SETTINGS = ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
+
+
+@told_plainly
+@with_settings(*SETTINGS)
+def topology(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATASET",
+            show_default=False,
+            help=f"Data set whose vertices the agents hold: {', '.join(DATASETS)}, an .npz file or a folder of CSV "
+            "tables. [dim]\\[default: digits][/]",
+        ),
+    ] = None,
+    shared_edges: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="In place of data: the matrix B of the numbers of data edges that agents share (.npy, or text with "
+            "a row a line).",
+        ),
+    ] = None,
+    parameters: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Model size for the bytes of a round. [dim]\\[default: the network that train would train; 100000 "
+            "without data][/]",
+        ),
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", show_default=False, help="Least weight of a needed link. [dim]\\[default: 0.001/m][/]"
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", show_default=False, help="Optimality to prove, relative. [dim]\\[default: 0.0001][/]"
+        ),
+    ] = None,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Fig. 2: design for many gaps and draw sparsity against 1 - gap; without data or B for 20 agents and "
+            "a random A.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write. [dim]\\[default: topologies/NAME-NUMBER][/]", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap takes.
+
+    Prints a certificate: Assumptions (A1)-(A3), the spectrum, the objective of problem (29) with a proved lower bound,
+    and what a consensus round costs. JSON and a picture go to a folder.
+    """
+    if data is not None and shared_edges is not None:
+        raise GossamerError("give either --data or --shared-edges, not both")
+    given: dict[str, Any] = {
+        name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None
+    }
+    settings = settings_from(data, options)
+    made: topologies.Topology | fig2.Sweep
+    if sweep:
+        fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
+        if fixed:
+            raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
+        if shared_edges is not None:
+            B, name = _matrix(shared_edges, options), shared_edges.stem
+        elif data is not None:
+            graph = load_data(settings)
+            B, name = topologies.shared_edges_of(graph, settings), graph.name
+        else:
+            B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
+        with bars.sweep_bar(err) as progress:
+            made = fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
+    elif shared_edges is not None:
+        B = _matrix(shared_edges, options)
+        with bars.design_bar(err) as following:
+            made = topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, following, **given)
+    else:
+        graph = load_data(settings)
+        with bars.design_bar(err) as following:
+            made = topologies.of_data(graph, settings, parameters, following, **given)
+    folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
+    made.save(folder)
+    if as_json:
+        print(directory.to_json(made.to_dict()))
+    elif isinstance(made, fig2.Sweep):
+        terminal.show_sweep(Console(), made, folder)
+    else:
+        terminal.show_certificate(Console(), made, folder)
+
+
+def _matrix(path: Path, options: dict[str, Any]) -> Any:
+    """B from a file, with as many agents as the command line asks for, if it does."""
+    B = topologies.read_shared_edges(path)
+    if options.get("agents", len(B)) != len(B):
+        raise GossamerError(f"{path} is for {len(B)} agents, and --agents asks for {options['agents']}")
+    return B

@@ -1,0 +1,83 @@
+"""`gossamer train`: a training run simulated on this machine, beside its two references."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import INTERRUPTED, err, follow, load_data, settings_from, told_plainly
+from gossamer.commands.options import with_settings
+from gossamer.data import DATASETS
+from gossamer.errors import GossamerError
+from gossamer.experiments import comparison
+from gossamer.report import terminal
+from gossamer.runtime import directory
+
+EXAMPLES = """[bold]Examples[/]
+
+gossamer train
+
+gossamer train cora --agents 10 --topology ring
+
+gossamer train digits --layers chebyshev --order 2 --update adam --step-size 0.01
+
+gossamer train settings.toml --seed 1 --json
+
+gossamer train --resume runs/digits-1 --steps 1000
+"""
+
+
+@told_plainly
+@with_settings()
+def train(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATASET",
+            show_default=False,
+            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
+            "[dim]\\[default: digits][/]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Train a graph convolutional network across agents, simulated on this machine.
+
+    The result stands beside the centralised network and a network without the graph, trained the same way.
+
+    Tables go to the terminal; weights, metrics and curves.png to the run directory.
+    """
+    if resume is not None:
+        if dataset is not None or out is not None or set(options) - {"steps"}:
+            raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
+        folder = resume
+        with follow() as (hooks, _):
+            result = comparison.resume(resume, options.get("steps"), hooks)
+    else:
+        settings = settings_from(dataset, options)
+        graph = load_data(settings)
+        folder = out or directory.free_name(Path("runs"), graph.name)
+        with follow() as (hooks, progress):
+            result = comparison.train(graph, settings, out=folder, hooks=hooks, progress=progress)
+    if as_json:
+        print(directory.to_json(result.summary))
+    else:
+        terminal.show_result(Console(), result.run, result.summary, folder)
+    if not result.complete:
+        err.print(
+            f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
+            f"[bold]gossamer train --resume {terminal.escape(str(folder))}[/]",
+            highlight=False,
+        )
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,97 @@
+"""Fig. 2: the sparsity of C against 1 - gamma, for 20 agents and a random A, up to the minimally connected network."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer import topology
+from gossamer.files import write_atomically
+from gossamer.report.agent_graph import draw_sweep
+from gossamer.runtime.directory import create, to_json
+
+RADII = tuple(round(0.05 * i, 2) for i in range(20))  # 1 - gamma
+
+
+@dataclass(frozen=True)
+class Point:
+    """One design of a sweep."""
+
+    radius: float  # 1 - gamma
+    sparsity: float  # share of zero entries of C
+    added_links: int
+    objective: float
+    lower_bound: float
+    spectral_radius: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    name: str
+    agents: int
+    points: list[Point]
+    limit_sparsity: float  # of the minimally connected network: the needed links alone
+    limit_radius: float | None  # from this 1 - gamma on they suffice; None if they leave agents apart
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def save(self, folder: Path) -> None:
+        """Write sweep.json, sweep.csv and sweep.png into a new folder."""
+        create(folder)
+        write_atomically(folder / "sweep.json", (to_json(self.to_dict(), indent=2) + "\n").encode())
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(Point.__dataclass_fields__), lineterminator="\n")
+        table.writeheader()
+        table.writerows(asdict(point) for point in self.points)
+        write_atomically(folder / "sweep.csv", text.getvalue().encode())
+        draw_sweep(folder / "sweep.png", self)
+
+
+def random_shared_edges(num_agents: int = 20, seed: int = 0) -> NDArray[np.float64]:
+    """A random B: A is 0 on the links of a random connected graph."""
+    return topology.random_connected(num_agents, seed).astype(np.float64)
+
+
+def sweep(
+    name: str,
+    shared_edges: NDArray[np.float64],
+    radii: Sequence[float] = RADII,
+    nonnegative: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+    **design_options: Any,
+) -> Sweep:
+    """Design C for each radius = 1 - gamma, each from where the last one ended."""
+    needed = topology.needed(topology.check_shared_edges(shared_edges))
+    points, warm = [], None
+    for number, radius in enumerate(sorted(radii), 1):
+        made = topology.design(shared_edges, 1.0 - radius, nonnegative=nonnegative, warm_start=warm, **design_options)
+        warm = made.warm_start
+        found = topology.certify(made.combination, topology.links_of(made.combination), needed, made)
+        points.append(
+            Point(
+                radius,
+                found.sparsity,
+                int((found.links & ~needed).sum()) // 2,
+                made.objective,
+                made.lower_bound,
+                found.assumptions.spectral_radius,
+                made.iterations,
+            )
+        )
+        if progress is not None:
+            progress(number, len(radii), f"1 - gap {radius:.2f}: {found.sparsity:.0%} zeros")
+    alone = topology.fastest_mixing(needed, nonnegative)
+    return Sweep(
+        name,
+        len(needed),
+        points,
+        1.0 - float((needed | np.eye(len(needed), dtype=bool)).mean()),
+        alone.spectral_radius if topology.components(needed) == 1 else None,
+    )

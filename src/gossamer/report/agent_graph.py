@@ -1,0 +1,139 @@
+"""Pictures of a topology: the agents' graph beside the spectrum of C, and sparsity against 1 - gamma (Fig. 2)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.report.curves import COLOURS, save_figure
+
+NEEDED, ADDED, MISSING = COLOURS["distributed"], COLOURS["centralised"], COLOURS["graphless"]
+
+
+def draw_topology(
+    path: Path, certificate: Any, shared_edges: NDArray[np.float64], radius: float | None, title: str
+) -> None:
+    """The agents on a circle, needed links as wide as they have shared edges, added ones apart; and the spectrum."""
+    from matplotlib.figure import Figure
+
+    m = certificate.num_agents
+    figure = Figure(figsize=(11, 5.4), layout="constrained")
+    graph, spectrum = figure.subplots(1, 2, width_ratios=(1.15, 1))
+    _draw_links(graph, certificate, shared_edges)
+    found = certificate.assumptions.spectral_radius
+    spectrum.plot(range(1, m + 1), certificate.spectrum, "o", color=NEEDED, markersize=max(2.0, 6 - m / 100))
+    spectrum.axhspan(-found, found, color=NEEDED, alpha=0.12, label=f"spectral radius {found:.3f}")
+    if radius is not None:
+        for value in (-radius, radius):
+            line = spectrum.axhline(value, color=ADDED, linestyle="--", linewidth=1.2)
+        line.set_label(rf"$\pm(1 - \gamma)$, $\gamma$ = {1 - radius:g}")
+    spectrum.set(
+        title="Spectrum of C", xlabel="eigenvalue, ascending", ylim=(min(-1.05, certificate.spectrum[0] - 0.05), 1.1)
+    )
+    spectrum.xaxis.get_major_locator().set_params(integer=True)
+    spectrum.legend(frameon=False, loc="lower right")
+    spectrum.grid(alpha=0.25)
+    spectrum.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}, {m} agents")
+    save_figure(figure, path)
+
+
+def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.lines import Line2D
+
+    m = certificate.num_agents
+    angle = np.pi / 2 - 2 * np.pi * np.argsort(_around(certificate.links)) / m
+    places = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    links, needed = certificate.links, certificate.needed
+    weight = abs(certificate.combination)
+    kinds = (
+        (needed & ~links, MISSING, ":", np.full((m, m), 1.0), "needed, but missing"),
+        (
+            links & ~needed,
+            ADDED,
+            (0, (4, 2)),
+            0.6 + 2.4 * weight / max(weight[links].max(initial=0.0), 1e-300),
+            "added",
+        ),
+        (links & needed, NEEDED, "-", 0.8 + 5.2 * np.sqrt(shared_edges / max(shared_edges.max(), 1.0)), "needed"),
+    )
+    crowd = min(1.0, 150 / max(1, links.sum() / 2))  # many links are drawn fainter and thinner
+    for chosen, colour, style, width, label in kinds:
+        k, z = np.nonzero(np.triu(chosen, 1))
+        axes.add_collection(
+            LineCollection(
+                np.stack([places[k], places[z]], axis=1).tolist(),
+                colors=colour,
+                linestyles=[style],
+                linewidths=width[k, z] * max(0.25, crowd),
+                alpha=0.35 + 0.4 * crowd,
+                label=f"{label} ({len(k)})",
+            )
+        )
+    axes.scatter(*places.T, s=max(12, 420 - 9 * m), color="white", edgecolors="black", zorder=3)
+    if m <= 40:
+        for number, (x, y) in enumerate(places):
+            axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=9 if m <= 25 else 6, zorder=4)
+    handles = [
+        Line2D([], [], color=colour, linestyle=style, linewidth=2, label=f"{label} ({int(chosen.sum()) // 2})")
+        for chosen, colour, style, _, label in reversed(kinds)
+        if chosen.any()
+    ]
+    axes.set(
+        title="Links, as wide as they share data edges",
+        xlim=(-1.15, 1.15),
+        ylim=(-1.2, 1.15),
+        aspect="equal",
+    )
+    axes.axis("off")
+    axes.legend(handles=handles, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.03), ncols=3)
+
+
+def _around(links: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """An order of the agents on the circle that puts neighbours near each other: by the angle in the two smoothest
+    eigenvectors of the Laplacian."""
+    m = len(links)
+    if m < 4 or links.sum() == m * (m - 1):
+        return np.arange(m)
+    laplacian = np.diag(links.sum(1)) - links.astype(np.float64)
+    _, vectors = np.linalg.eigh(laplacian)
+    return np.asarray(np.argsort(np.arctan2(vectors[:, 2], vectors[:, 1]), kind="stable"))
+
+
+def draw_sweep(path: Path, sweep: Any) -> None:
+    """Fig. 2: the share of zero entries of C against 1 - gamma, with the minimally connected limit."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(
+        100 * sweep.limit_sparsity, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network"
+    )
+    if sweep.limit_radius is not None:
+        axes.axvline(
+            sweep.limit_radius,
+            color=MISSING,
+            linestyle=":",
+            linewidth=1.2,
+            label="the needed links suffice from here on",
+        )
+    axes.plot(
+        [point.radius for point in sweep.points],
+        [100 * point.sparsity for point in sweep.points],
+        "o-",
+        color=NEEDED,
+        label="designed by Algorithm 2",
+    )
+    axes.set(
+        title=f"{sweep.name}, {sweep.agents} agents",
+        xlabel=r"$1 - \gamma$",
+        ylabel="zero entries of C [%]",
+        xlim=(0, 1),
+    )
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="lower right")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)

@@ -1,0 +1,139 @@
+"""What a person watches in the terminal: progress bars."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from gossamer.report.curves import LABELS
+
+
+@contextmanager
+def _bars(console: Console, *columns: Any, transient: bool = False) -> Iterator[Callable[..., Callable[..., None]]]:
+    """A function that adds a bar and returns what updates it. Nothing is printed before the first one."""
+    progress = Progress(*columns, console=console, transient=transient)
+
+    def add(description: str, **fields: Any) -> Callable[..., None]:
+        progress.start()
+        task = progress.add_task(description, **fields)
+        return lambda **changes: progress.update(task, **changes)
+
+    try:
+        yield add
+    finally:
+        progress.stop()
+
+
+class TrainingBars:
+    """A bar for each model with its loss, validation score and disagreement on it; before them, the topology."""
+
+    def __init__(self, add: Callable[..., Callable[..., None]]) -> None:
+        self._add = add
+        self._design: Callable[..., None] | None = None
+
+    def design(self, iteration: int, reached: str) -> None:
+        """Follow the design of the topology, while it lasts."""
+        if self._design is None:
+            self._design = self._add("topology", total=None, measures="")
+        self._design(completed=iteration, measures=reached)
+
+    def model(self, name: str, first: int, last: int) -> tuple[Callable[..., None], Callable[..., None]]:
+        """What to call after each step and after each evaluation."""
+        if self._design is not None:
+            self._design(visible=False)
+        update = self._add(LABELS[name], completed=first, total=last, measures="")
+
+        def on_step(step: int, loss: float) -> None:
+            update(completed=step)
+
+        def on_record(record: Mapping[str, Any]) -> None:
+            held_out = record["validation"]
+            measures = f"loss {record['train']['loss']:.4f} "
+            accuracy = held_out.get("accuracy")
+            measures += f"mse {held_out['mse']:.3f}" if accuracy is None else f"acc {accuracy:.1%}"
+            if name == "distributed":
+                measures += f" apart {record['disagreement']:.0e}"
+            update(measures=measures)
+
+        return on_step, on_record
+
+
+@contextmanager
+def training_bars(console: Console) -> Iterator[TrainingBars]:
+    """The bars of `gossamer train`."""
+    with _bars(
+        console,
+        TextColumn("{task.description:<11}"),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[measures]}"),
+        TimeRemainingColumn(compact=True),
+    ) as add:
+        yield TrainingBars(add)
+
+
+@contextmanager
+def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that appears when the first bytes of a download do."""
+    with _bars(
+        console,
+        TextColumn("Downloading {task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        transient=True,
+    ) as add:
+        updates: list[Callable[..., None]] = []
+
+        def follow(done: int, total: int) -> None:
+            if not updates:
+                updates.append(add(name))
+            updates[0](completed=done, total=total or None)
+
+        yield follow
+
+
+@contextmanager
+def design_bar(console: Console) -> Iterator[Callable[[int, str], None]]:
+    """A line that says how far the design of a topology is; it leaves nothing behind."""
+    with _bars(
+        console,
+        SpinnerColumn(),
+        TextColumn("Designing the topology: iteration {task.completed}, {task.fields[reached]}"),
+        TimeElapsedColumn(),
+        transient=True,
+    ) as add:
+        updates: list[Callable[..., None]] = []
+
+        def follow(iteration: int, reached: str) -> None:
+            if not updates:
+                updates.append(add("", total=None, reached=reached))
+            updates[0](completed=iteration, reached=reached)
+
+        yield follow
+
+
+@contextmanager
+def sweep_bar(console: Console) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar over the designs of a sweep."""
+    with _bars(
+        console,
+        TextColumn("Sweep"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[reached]}"),
+        TimeRemainingColumn(compact=True),
+    ) as add:
+        update = add("", total=None, reached="")
+        yield lambda done, total, reached: update(completed=done, total=total, reached=reached)
