@@ -202,7 +202,9 @@ def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path
     assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["topology", "--help"], ["--version"]]
+)
 def test_help(arguments: list[str], tmp_path: Path) -> None:
     done = gossamer(*arguments, cwd=tmp_path)
     assert done.returncode == 0

@@ -90,8 +90,9 @@ def topology(
 ) -> None:
     """Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap takes.
 
-    Prints a certificate: Assumptions (A1)-(A3), the spectrum, the objective of problem (29) with a proved lower bound,
-    and what a consensus round costs. JSON and a picture go to a folder.
+    Prints a certificate: (A1)-(A3), the spectrum, the objective of (29) with a proved bound, the cost of a round.
+
+    JSON and a picture go to a folder.
     """
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
@@ -134,6 +135,8 @@ def topology(
 def _matrix(path: Path, options: dict[str, Any]) -> Any:
     """B from a file, with as many agents as the command line asks for, if it does."""
     B = topologies.read_shared_edges(path)
+    if "assignment" in options:
+        raise GossamerError("--assignment is for --data; --shared-edges says already what agents share")
     if options.get("agents", len(B)) != len(B):
         raise GossamerError(f"{path} is for {len(B)} agents, and --agents asks for {options['agents']}")
     return B

@@ -83,18 +83,17 @@ def read_shared_edges(path: Path) -> NDArray[np.float64]:
     """B [m, m] from a .npy file, or from text with a row a line, separated by commas or blanks."""
     try:
         if path.suffix == ".npy":
-            return topology.check_shared_edges(np.load(path, allow_pickle=False))
-        text = path.read_text(encoding="utf-8-sig")
-        rows = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
-        if len({len(row) for row in rows}) > 1:
-            raise GossamerError(
-                f"{path}: expected rows of one length, got {sorted({len(row) for row in rows})} entries"
-            )
-        return topology.check_shared_edges(np.array(rows, dtype=np.float64).reshape(len(rows), -1))
+            matrix = np.load(path, allow_pickle=False)
+        else:
+            text = path.read_text(encoding="utf-8-sig").replace(",", " ")
+            matrix = np.array([line.split() for line in text.splitlines() if line.strip()], dtype=np.float64)
+    except (OSError, ValueError, EOFError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a matrix of numbers"
+        raise GossamerError(
+            f"cannot read {path}: {reason}; expected B as .npy, or as text with a row a line and numbers separated by "
+            "commas or blanks"
+        ) from None
+    try:
+        return topology.check_shared_edges(matrix)
     except GossamerError as error:
         raise GossamerError(f"{path}: {error}") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise GossamerError(
-            f"cannot read {path}: {error}; expected a matrix of numbers as .npy, or as text with a row a line, "
-            "separated by commas or blanks"
-        ) from None

@@ -32,7 +32,8 @@ def _bars(console: Console, *columns: Any, transient: bool = False) -> Iterator[
     try:
         yield add
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()
 
 
 class TrainingBars:

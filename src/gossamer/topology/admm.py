@@ -60,8 +60,17 @@ class State:
     Z: Matrix
     U: Matrix
     penalty: float  # varrho
-    primal: float = np.inf  # ||C - Z|| and ||Z - Z before||, relative to the sizes of their terms
-    dual: float = np.inf
+    before: Matrix | None = None  # Z one iteration earlier
+
+    @property
+    def primal(self) -> float:
+        """The primal residual ||C - Z||, relative to its terms."""
+        return _norm(self.C - self.Z) / max(_norm(self.C), _norm(self.Z))
+
+    @property
+    def dual(self) -> float:
+        """The dual residual varrho ||Z - Z before||, relative to the multiplier varrho U."""
+        return np.inf if self.before is None else _norm(self.Z - self.before) / max(_norm(self.U), 1e-300)
 
     @property
     def multiplier(self) -> Matrix:
@@ -75,7 +84,7 @@ def start(num_agents: int) -> State:
     return State(Pi, Pi, np.zeros_like(Pi), float(np.sqrt(num_agents)))
 
 
-def iterate(entries: Entries, radius: float | None, state: State, relaxation: float = 1.6) -> Iterator[State]:
+def iterate(entries: Entries, radius: float | None, state: State, relaxation: float = 1.8) -> Iterator[State]:
     """Algorithm 2 without an end: one state for each iteration, the caller stops it.
 
     Over-relaxed; the penalty follows the ratio of the residuals, ever more rarely, so that it comes to rest.
@@ -87,13 +96,12 @@ def iterate(entries: Entries, radius: float | None, state: State, relaxation: fl
         W = relaxation * C + (1 - relaxation) * Z + U
         Z, before = entries.shrink(W, penalty), Z  # (S.2)
         U = W - Z  # (S.3)
-        primal = _norm(C - Z) / max(_norm(C - 1 / len(C)), _norm(Z - 1 / len(Z)), 1e-300)
-        dual = _norm(Z - before) / max(_norm(U), 1e-300)
-        yield State(C, Z, U, penalty, primal, dual)
+        state = State(C, Z, U, penalty, before)
+        yield state
         iteration += 1
         if iteration == adapt_at:
             adapt_at += max(10, iteration // 4)
-            factor = float(np.clip(np.sqrt(primal / max(dual, 1e-300)), 0.2, 5.0))
+            factor = float(np.clip(np.sqrt(state.primal / max(state.dual, 1e-300)), 0.2, 5.0))
             if not 0.5 <= factor <= 2.0 and 1e-6 < penalty * factor < 1e6:
                 penalty, U = penalty * factor, U / factor
 

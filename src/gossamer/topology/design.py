@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from gossamer.errors import GossamerWarning
 from gossamer.topology.admm import (
@@ -31,7 +32,10 @@ from gossamer.topology.weights import metropolis
 TOLERANCE = 1e-4  # how near to the optimum a design comes unless told otherwise
 ABSOLUTE = 1e-6  # an optimality gap below this counts as none, whatever the objective
 NEGLIGIBLE = 1e-3  # entries of Z below this share of the largest are not read as links
+SPEED_UP = 200  # iterations spent on faster weights where the needed links are enough
+ONE_THREAD = 512  # up to so many agents
 PATIENCE = 250  # iterations without a feasible matrix after which the margin doubles and the cheapest links join
+ROUNDING = 1e-14  # of a spectral radius
 SPARE = 1.01  # floors are asked for with this much to spare, because `deployable` may shrink the weights a little
 
 
@@ -67,6 +71,10 @@ class _Problem:
 
     def meets_floors(self, C: Matrix) -> bool:
         return bool((abs(C[self.links]) >= self.floor).all())
+
+    def accepts(self, C: Matrix) -> bool:
+        """C, which is deployable otherwise, reaches the gap (to rounding) and has its floors."""
+        return self.meets_floors(C) and spectral_radius(C) <= self.radius + ROUNDING
 
     def slack(self, objective: float) -> float:
         return max(self.tolerance * objective, ABSOLUTE)
@@ -104,35 +112,16 @@ def design(
     )
     if problem.radius == 0.0:  # complete averaging is all that is feasible, and M = A proves it optimal
         return _made(problem, np.full((m, m), 1.0 / m), A.sum() / m, 0)
-    return _on_needed_links(problem) or _with_added_links(problem, warm_start or start(m))
+    # A second thread makes small eigendecompositions hardly faster, and on a busy machine many times slower.
+    with threadpool_limits(1 if m <= ONE_THREAD else None, user_api="blas"):
+        return _solved(problem, warm_start or start(m))
 
 
-def _on_needed_links(problem: _Problem) -> Design | None:
-    """The fastest mixing weights on the needed links, if these reach the gap: then the optimum of (29) is 0."""
-    floors, iterations = None, 0
-    for _ in range(2):
-        found = fastest_mixing(
-            problem.links,
-            problem.nonnegative,
-            floors,
-            max_iterations=problem.max_iterations,
-            target=problem.radius,
-            progress=problem.progress,
-        )
-        iterations += found.iterations
-        if found.spectral_radius > problem.radius:
-            return None
-        if problem.meets_floors(found.combination):
-            return _made(problem, found.combination, 0.0, iterations)
-        floors = problem.floors(found.combination)
-    return None
-
-
-def _with_added_links(problem: _Problem, begin: State) -> Design:
+def _solved(problem: _Problem, begin: State) -> Design:
     """Algorithm 2 on problem (29), until both residuals and the proved gap (with what is left to make Z feasible) are
     small."""
     entries, radius = problem.entries, problem.radius
-    bound, slope, iterations = -np.inf, 0.0, 0
+    bound, slope, iterations, ask_again = -np.inf, 0.0, 0, 10 * CHECK_EVERY
     for iterations, state in enumerate(iterate(entries, radius, begin), 1):
         if iterations % CHECK_EVERY:
             continue
@@ -142,12 +131,19 @@ def _with_added_links(problem: _Problem, begin: State) -> Design:
         value = entries.objective(state.Z)
         too_slow = max(0.0, spectral_radius(deployable(state.Z, problem.nonnegative)) - radius)
         problem.progress(iterations, f"objective {value:.5g}, at least {bound:.5g}")
+        # Nothing proves yet that links must be added: then the needed ones may be enough.
+        enough = value == 0.0 and too_slow == 0.0
+        if enough or (bound <= 0.0 and iterations == ask_again):
+            made = _on_needed_links(problem, deployable(state.Z, problem.nonnegative), iterations)
+            if made is not None:
+                return made
+            ask_again *= 2
         small_gap = value + slope * too_slow - bound <= problem.slack(value) / 2
         small_residuals = max(state.primal, state.dual) <= problem.tolerance
         if (small_gap and small_residuals) or iterations >= problem.max_iterations:
             break
     # A smaller radius costs the slope times the margin: a quarter of what the tolerance allows is spent on it.
-    margin = min(problem.slack(max(bound, 0.0)) / 4 / max(slope, 1e-300), radius / 10)
+    margin = min(problem.slack(max(bound, 0.0)) / 4 / max(slope, 1e-300), problem.tolerance * radius)
     return _deployed(problem, state, max(bound, 0.0), margin, iterations)
 
 
@@ -168,7 +164,7 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
                 continue
             C = deployable(state.Z, problem.nonnegative)
             value = entries.objective(C)
-            if value < least and spectral_radius(C) <= radius and problem.meets_floors(C):
+            if value < least and problem.accepts(C):
                 best, least = C, value
             floored_bound = max(floored_bound, lower_bound(floored, state.multiplier, radius)[0])
             problem.progress(iterations, f"objective {min(value, least):.5g}, at least {floored_bound:.5g}")
@@ -193,8 +189,35 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             GossamerWarning,
             stacklevel=2,
         )
+    if best is not None and least == 0.0:
+        made = _on_needed_links(problem, best, iterations)
+        assert made is not None  # best is known to do
+        return made
     bound = max(bound, lower_bound(entries, state.multiplier, radius)[0])
     return _made(problem, _averaging(problem) if best is None else best, bound, iterations, found)
+
+
+def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Design | None:
+    """The fastest mixing weights on the needed links, or known ones, if they reach the gap: then the optimum is 0."""
+    candidates, floors = [known], None
+    for _ in range(2):
+        found = fastest_mixing(
+            problem.links,
+            problem.nonnegative,
+            floors,
+            max_iterations=SPEED_UP,
+            target=problem.radius,
+            progress=problem.progress,
+        )
+        iterations += found.iterations
+        candidates.insert(0, found.combination)
+        if found.spectral_radius > problem.radius or problem.meets_floors(found.combination):
+            break
+        floors = problem.floors(found.combination)
+    for C in candidates:
+        if problem.entries.objective(C) == 0.0 and problem.accepts(C):
+            return _made(problem, C, 0.0, iterations)
+    return None
 
 
 def _averaging(problem: _Problem) -> Matrix:

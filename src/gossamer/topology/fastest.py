@@ -39,15 +39,17 @@ def fastest_mixing(
     target, which ends the search when it is proved out of reach, and not before it is known whether it is.
     """
     m = len(links)
+    best = metropolis(links)
     if components(links) > 1 or m == 1:
-        C = metropolis(links)
-        return Fastest(C, spectral_radius(C), spectral_radius(C), 0)
+        return Fastest(best, spectral_radius(best), spectral_radius(best), 0)
     least = np.zeros((m, m)) if floors is None else floors
     support = links | np.eye(m, dtype=bool)
     low = np.where(least > 0, least, np.where(support & (least <= 0) & (not nonnegative), -np.inf, 0.0))
     high = np.where(least < 0, least, np.where(support, np.inf, 0.0))
     entries = Entries(np.zeros((m, m)), low, high)
-    best, smallest, bound = metropolis(links), np.inf, 0.0
+    smallest, bound = spectral_radius(best), 0.0
+    if ((best < low) | (best > high)).any():
+        smallest = np.inf
     for iteration, state in enumerate(iterate(entries, None, start(m)), 1):
         if iteration % CHECK_EVERY:
             continue

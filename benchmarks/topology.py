@@ -1,0 +1,156 @@
+"""Time of a designed topology with its certificate, against cvxpy with SCS and against eigendecompositions.
+
+    python benchmarks/topology.py [--quick] [--picture FILE] [--json]
+
+Random connected agent graphs, gap 0.5 unless said otherwise. A time is that of the whole call: the design to a proved
+relative optimality, then the certificate. SCS solves the same problem (29) by cvxpy at its defaults, which is accurate
+to about 1e-4 and proves nothing about a sparse matrix. Ratios come from one run, the competitors next to each other.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer import topology
+from gossamer.errors import GossamerWarning
+
+
+def designed(B: np.ndarray, gap: float, tolerance: float) -> dict[str, float]:
+    begin = time.perf_counter()
+    made = topology.design(B, gap, tolerance=tolerance)
+    found = topology.certify(made.combination, topology.links_of(made.combination), made.needed, made)
+    seconds = time.perf_counter() - begin
+    assert all(found.assumptions.holds.values())
+    excess = made.objective - made.lower_bound
+    return {
+        "seconds": seconds,
+        "iterations": made.iterations,
+        "objective": made.objective,
+        "proved": excess / made.objective if excess > 0 else 0.0,
+    }
+
+
+def scs(B: np.ndarray, gap: float) -> dict[str, float]:
+    """Problem (29) as a user of cvxpy writes it."""
+    import cvxpy
+
+    m = len(B)
+    A = np.where((B > 0) | np.eye(m, dtype=bool), 0.0, 1.0)
+    begin = time.perf_counter()
+    C = cvxpy.Variable((m, m), symmetric=True)
+    off = C - np.full((m, m), 1 / m)
+    bounds = [cvxpy.lambda_max(off) <= 1 - gap, cvxpy.lambda_min(off) >= gap - 1]
+    problem = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(A, cvxpy.abs(C)))), [cvxpy.sum(C, axis=1) == 1, *bounds]
+    )
+    problem.solve(solver=cvxpy.SCS)
+    return {"seconds": time.perf_counter() - begin, "objective": float(problem.value)}
+
+
+def eigendecomposition(m: int) -> float:
+    """Seconds of a dense symmetric eigendecomposition, eigenvectors included."""
+    X = np.random.default_rng(0).standard_normal((m, m))
+    X = X + X.T
+    np.linalg.eigh(X)
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        np.linalg.eigh(X)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def needed_by(m: int, seed: int = 0) -> np.ndarray:
+    return topology.random_connected(m, seed).astype(np.float64)
+
+
+def against_scs(m: int, tolerance: float, seeds: int) -> dict[str, Any]:
+    designed(needed_by(m, 99), 0.5, tolerance)  # warm the libraries up
+    ours, theirs = [], []
+    for seed in range(seeds):
+        B = needed_by(m, seed)
+        theirs.append(scs(B, 0.5))
+        ours.append(designed(B, 0.5, tolerance))
+    return {
+        "agents": m,
+        "tolerance": tolerance,
+        "design_seconds": statistics.median(r["seconds"] for r in ours),
+        "scs_seconds": statistics.median(r["seconds"] for r in theirs),
+        "ratio": statistics.median(b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)),
+        "least_ratio": min(b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)),
+        "proved": max(r["proved"] for r in ours),
+        "difference": max(abs(a["objective"] / b["objective"] - 1) for a, b in zip(ours, theirs, strict=True)),
+    }
+
+
+def against_eigh(m: int, gap: float, tolerance: float) -> dict[str, Any]:
+    before = eigendecomposition(m)
+    ours = designed(needed_by(m), gap, tolerance)
+    unit = (before + eigendecomposition(m)) / 2
+    return {"agents": m, "gap": gap, "tolerance": tolerance, "eigendecompositions": ours["seconds"] / unit, **ours}
+
+
+def draw(path: Path, growth: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    sizes = np.array([r["agents"] for r in growth])
+    seconds = np.array([r["seconds"] for r in growth])
+    axes.loglog(sizes, seconds, "o-", color="#0072B2", label="design and certificate, proved to 1e-2")
+    axes.loglog(
+        [r["agents"] for r in rivals], [r["scs_seconds"] for r in rivals], "s-", color="#D55E00", label="cvxpy with SCS"
+    )
+    axes.loglog(sizes, seconds[-1] * (sizes / sizes[-1]) ** 3, ":", color="#7F7F7F", label="$m^3$")
+    axes.set(xlabel="agents m", ylabel="seconds", title="Designing a topology, gap 0.5")
+    axes.grid(alpha=0.25, which="both")
+    axes.legend(frameon=False)
+    FigureCanvasAgg(figure).print_png(str(path))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out what takes minutes: SCS at 100, and 1000 agents"
+    )
+    parser.add_argument("--picture", type=Path, help="write the growth with m as a log-log plot")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("error", GossamerWarning)
+    rivals = [against_scs(20, 1e-3, 5), against_scs(50, 1e-3, 5)]
+    if not options.quick:
+        rivals.append(against_scs(100, 1e-2, 3))
+    hard = [against_eigh(500, gap, 1e-2) for gap in (0.5, 0.4, 0.7)]
+    growth = [against_eigh(m, 0.5, 1e-2) for m in (20, 50, 100, 200)] + hard[:1]
+    if not options.quick:
+        growth.append(against_eigh(1000, 0.5, 1e-2))
+    if options.picture:
+        draw(options.picture, growth, rivals)
+    if options.json:
+        print(json.dumps({"scs": rivals, "eigendecompositions": growth + hard[1:]}))
+        return
+    for r in rivals:
+        print(
+            f"m = {r['agents']}: SCS / design = {r['ratio']:.1f} (least {r['least_ratio']:.1f}): {r['scs_seconds']:.2f} s, "
+            f"{r['design_seconds']:.3f} s; proved to {r['proved']:.1e}, asked for {r['tolerance']:g}; objectives differ by "
+            f"{r['difference']:.1e}"
+        )
+    for r in growth + hard[1:]:
+        print(
+            f"m = {r['agents']}, gap {r['gap']:g}: {r['eigendecompositions']:.0f} eigendecompositions ({r['seconds']:.2f} s, "
+            f"{r['iterations']} iterations), objective {r['objective']:.4g}, proved to {r['proved']:.1e}"
+        )
+    sizes = np.log([r["agents"] for r in growth])
+    slope = np.polyfit(sizes[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]
+    print(f"growth exponent from m = {growth[2]['agents']} to {growth[-1]['agents']}: {slope:.2f}")
+
+
+if __name__ == "__main__":
+    main()
