@@ -47,6 +47,13 @@ def test_an_unstable_matrix_fails_a2() -> None:
     assert check_assumptions(C, line(2)).spectral_radius == pytest.approx(3.0)
 
 
+def test_agents_that_never_talk_fail_a2_whatever_their_spectrum() -> None:
+    found = check_assumptions(np.eye(3) / 2, line(3))
+    assert found.spectral_radius == pytest.approx(0.5)
+    assert found.components == 3
+    assert found.holds == {"A1": False, "A2": False, "A3": True}
+
+
 def test_a_radius_that_was_asked_for_decides_a2() -> None:
     C = metropolis(ring(5))
     radius = radius_of(C)

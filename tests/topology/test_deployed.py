@@ -103,7 +103,7 @@ def test_running_out_of_iterations_still_gives_a_deployable_matrix(kind: str, ga
     assert made.lower_bound <= sdp.sparsest(links, gap, nonnegative)[0] + 1e-6
 
 
-@pytest.mark.parametrize(("kind", "gap", "iterations"), [("alone", 0.9, 10), ("groups", 0.3, 20)])
+@pytest.mark.parametrize(("kind", "gap", "iterations"), [("sparse", 0.5, 10), ("line", 0.3, 20)])
 def test_running_out_of_iterations_warns(kind: str, gap: float, iterations: int) -> None:
     with pytest.warns(GossamerWarning, match=f"stopped after {2 * iterations} iterations.*allow more iterations"):
         made = design(GRAPHS[kind](15), gap, max_iterations=iterations)

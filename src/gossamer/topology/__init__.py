@@ -5,6 +5,7 @@ The code is organised as follows:
     weights       C on a given graph: Metropolis-Hastings, uniform
     fastest       C on a given graph with the least spectral radius
     admm          Algorithm 2, eq. (30)-(38), and the bound that its multiplier proves
+    anderson      its acceleration
     design        problem (29) solved to a matrix that can be deployed
     assumptions   (A1)-(A3), measured
     certificate   what is known of a topology, for people and for programs

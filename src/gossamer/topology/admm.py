@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from gossamer.topology.anderson import Anderson, Matrix
 
 
 @dataclass(frozen=True)
@@ -84,16 +83,22 @@ def start(num_agents: int) -> State:
     return State(Pi, Pi, np.zeros_like(Pi), float(np.sqrt(num_agents)))
 
 
-def iterate(entries: Entries, radius: float | None, state: State, relaxation: float = 1.8) -> Iterator[State]:
+def iterate(
+    entries: Entries, radius: float | None, state: State, relaxation: float = 1.8, memory: int = 10
+) -> Iterator[State]:
     """Algorithm 2 without an end: one state for each iteration, the caller stops it.
 
-    Over-relaxed; the penalty follows the ratio of the residuals, ever more rarely, so that it comes to rest.
+    Over-relaxed, and accelerated from `memory` earlier steps in W = Z + U, which alone carries the iteration on; with
+    relaxation 1 and memory 0 it is the paper's. The penalty follows the ratio of the residuals, ever more rarely, so
+    that it comes to rest.
     """
     Z, U, penalty = state.Z, state.U, state.penalty
+    W, accelerate = Z + U, Anderson(memory)
     iteration, adapt_at = 0, 10
     while True:
         C = project(Z - U, radius) if radius is not None else _prox_of_radius(Z - U, 1 / penalty)  # (S.1)
-        W = relaxation * C + (1 - relaxation) * Z + U
+        step = relaxation * C + (1 - relaxation) * Z + U
+        W = accelerate(W, step) if memory else step
         Z, before = entries.shrink(W, penalty), Z  # (S.2)
         U = W - Z  # (S.3)
         state = State(C, Z, U, penalty, before)
@@ -104,6 +109,8 @@ def iterate(entries: Entries, radius: float | None, state: State, relaxation: fl
             factor = float(np.clip(np.sqrt(state.primal / max(state.dual, 1e-300)), 0.2, 5.0))
             if not 0.5 <= factor <= 2.0 and 1e-6 < penalty * factor < 1e6:
                 penalty, U = penalty * factor, U / factor
+                W = Z + U
+                accelerate.forget()
 
 
 def project(X: Matrix, radius: float) -> Matrix:

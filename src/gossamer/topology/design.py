@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from gossamer.errors import GossamerWarning
 from gossamer.topology.admm import (
     Entries,
-    Matrix,
     State,
     iterate,
     lower_bound,
@@ -24,6 +23,7 @@ from gossamer.topology.admm import (
     spectral_radius,
     start,
 )
+from gossamer.topology.anderson import Matrix
 from gossamer.topology.checks import check_gap, check_shared_edges
 from gossamer.topology.families import Links, needed
 from gossamer.topology.fastest import CHECK_EVERY, Progress, deployable, fastest_mixing
@@ -166,7 +166,8 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             value = entries.objective(C)
             if value < least and problem.accepts(C):
                 best, least = C, value
-            floored_bound = max(floored_bound, lower_bound(floored, state.multiplier, radius)[0])
+            proved, slope = lower_bound(floored, state.multiplier, radius)
+            floored_bound = max(floored_bound, proved)
             problem.progress(iterations, f"objective {min(value, least):.5g}, at least {floored_bound:.5g}")
             done = (best is not None and least - floored_bound <= problem.slack(least)) or iterations >= last
             if done:
@@ -177,11 +178,18 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             if restricted_bound > floored_bound + problem.slack(floored_bound) / 2 and price.max() > 1.0:
                 absent &= price <= 1.0  # the support proves too small: every link that pays joins it
                 break
+            spent = margin * slope / problem.slack(floored_bound)  # the margin's share of the tolerance
+            if best is not None and spent > 0.5:
+                margin /= 4 * spent
+                break
             if attempt >= PATIENCE and best is None:
                 margin = min(2 * margin, radius / 10)
                 number = 2 + 2 * int(((A > 0) & ~absent).sum())
                 absent &= price < np.sort(price, axis=None)[-min(number, price.size)]
                 break
+    if best is None:
+        best = _averaging(problem)
+        least = entries.objective(best)
     if least - floored_bound > problem.slack(least):
         warnings.warn(
             f"the design stopped after {iterations} iterations with an objective of {least:.6g}, proved to be at least "
@@ -189,12 +197,12 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             GossamerWarning,
             stacklevel=2,
         )
-    if best is not None and least == 0.0:
+    if least == 0.0:
         made = _on_needed_links(problem, best, iterations)
         assert made is not None  # best is known to do
         return made
     bound = max(bound, lower_bound(entries, state.multiplier, radius)[0])
-    return _made(problem, _averaging(problem) if best is None else best, bound, iterations, found)
+    return _made(problem, best, bound, iterations, found)
 
 
 def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Design | None:

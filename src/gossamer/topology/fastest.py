@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.topology.admm import Entries, Matrix, iterate, lower_bound, spectral_radius, start
+from gossamer.topology.admm import Entries, iterate, lower_bound, spectral_radius, start
+from gossamer.topology.anderson import Matrix
 from gossamer.topology.families import Links, components
 from gossamer.topology.weights import metropolis, with_diagonal
 
@@ -66,7 +67,7 @@ def fastest_mixing(
             close = bound > target or (close and smallest <= target)
         if close or iteration >= max_iterations:
             break
-    return Fastest(best, smallest, bound, iteration)
+    return Fastest(best, smallest, min(bound, smallest), iteration)
 
 
 def deployable(Z: Matrix, nonnegative: bool) -> Matrix:
@@ -77,5 +78,5 @@ def deployable(Z: Matrix, nonnegative: bool) -> Matrix:
     C = (Z + Z.T) / 2
     np.fill_diagonal(C, 0.0)
     if nonnegative:
-        C /= max(1.0, float(C.sum(1).max()))
+        C /= max(1.0, float(C.sum(1).max()) * (1 + 1e-14))  # beyond rounding, so that the diagonal is not -1e-16
     return with_diagonal(C)
