@@ -136,16 +136,17 @@ def main() -> None:
     if options.json:
         print(json.dumps({"scs": rivals, "eigendecompositions": growth + hard[1:]}))
         return
+    print("   m  tolerance   proved  SCS [s]  design [s]  SCS / design (least)  objectives differ by")
     for r in rivals:
         print(
-            f"m = {r['agents']}: SCS / design = {r['ratio']:.1f} (least {r['least_ratio']:.1f}): {r['scs_seconds']:.2f} s, "
-            f"{r['design_seconds']:.3f} s; proved to {r['proved']:.1e}, asked for {r['tolerance']:g}; objectives differ by "
-            f"{r['difference']:.1e}"
+            f"{r['agents']:4d}  {r['tolerance']:9.0e}  {r['proved']:7.1e}  {r['scs_seconds']:7.2f}  "
+            f"{r['design_seconds']:10.3f}  {r['ratio']:12.1f} ({r['least_ratio']:.1f})  {r['difference']:.1e}"
         )
+    print("   m  gap  tolerance   proved  objective  iterations  seconds  in eigendecompositions")
     for r in growth + hard[1:]:
         print(
-            f"m = {r['agents']}, gap {r['gap']:g}: {r['eigendecompositions']:.0f} eigendecompositions ({r['seconds']:.2f} s, "
-            f"{r['iterations']} iterations), objective {r['objective']:.4g}, proved to {r['proved']:.1e}"
+            f"{r['agents']:4d}  {r['gap']:3.1f}  {r['tolerance']:9.0e}  {r['proved']:7.1e}  {r['objective']:9.4g}  "
+            f"{r['iterations']:10d}  {r['seconds']:7.2f}  {r['eigendecompositions']:.0f}"
         )
     sizes = np.log([r["agents"] for r in growth])
     slope = np.polyfit(sizes[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]

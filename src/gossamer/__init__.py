@@ -7,9 +7,9 @@ The code follows the pipeline of the paper:
     model         shift operators, graph convolutional layers, losses
     agents        inference, back-propagation and consensus, without I/O (Algorithm 1)
     runtime       simulation, settings, run directories
-    experiments   a run beside its references
-    report        pictures
-    cli           the command `gossamer`
+    experiments   a run beside its references; a topology on its own; figures of the paper
+    report        tables, progress bars, pictures
+    commands      the sub-commands, joined in cli
 """
 
 from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph

@@ -61,7 +61,7 @@ def test_vanishing_steps_do_no_harm() -> None:
 
 
 def test_a_fixed_point_stays() -> None:
-    A, b, fixed = affine(1)
+    _, _, fixed = affine(1)
     accelerate, W = Anderson(4), fixed
     for _ in range(20):
         W = accelerate(W, W)
