@@ -139,7 +139,7 @@ def test_a_sweep_over_data_and_over_a_matrix() -> None:
         (["--gap", "1.5"], "gap = 1.5: input should be less than or equal to 1"),
         (["--gap", "nan"], "gap = nan: input should be a finite number"),
         (["--agents", "1"], "at least 2 agents"),
-        (["--floor", "0.2"], "at most 1/m = 0.1"),
+        (["--floor", "0.2"], "at most 1/(2m) = 0.05"),
         (["--tolerance", "0"], "between 0 and 1"),
         (["--data", "digits", "--shared-edges", "groups.csv"], "not both"),
         (["--shared-edges", "groups.csv", "--agents", "3"], "is for 6 agents"),

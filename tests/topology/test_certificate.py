@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.graphs import cycles
 from topology.cases import by_pairs, path
 
 from gossamer.topology import certify, complete, design, line, links_of, metropolis, ring
@@ -113,3 +114,8 @@ def test_certificates_are_json() -> None:
     for found in cases:
         told = found.to_dict(3)
         assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_links_that_leave_agents_apart_take_for_ever() -> None:
+    links = cycles(2, 3) > 0  # the spectral radius may come out as 1 - 1e-16
+    assert certify(metropolis(links), links, links).rounds is None

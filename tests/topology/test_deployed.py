@@ -68,7 +68,7 @@ def test_a_floor_that_does_not_bind_costs_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("share", [0.01, 0.2, 0.6, 0.95])
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.35, 0.5])
 @pytest.mark.parametrize("kind", ["star", "line", "sparse", "dense"])
 def test_a_floor_of_the_user_is_respected(kind: str, share: float, nonnegative: bool) -> None:
     links = GRAPHS[kind](7)
@@ -82,7 +82,7 @@ def test_a_support_that_cannot_reach_the_gap_gets_the_links_it_lacks(kind: str) 
     links, radius = GRAPHS[kind](6), 0.4
     unneeded = off_diagonal(6) & ~links
     problem = designing._Problem(
-        links, problem_29(unneeded.astype(float)), radius, False, 1e-4, 1e-4, 5000, lambda iteration, reached: None
+        links, problem_29(unneeded.astype(float)), 1 - radius, False, 1e-4, 1e-4, 5000, lambda iteration, reached: None
     )
     begin = start(6)
     starved = State(begin.C, np.where(unneeded, 0.0, begin.Z), begin.U, begin.penalty)

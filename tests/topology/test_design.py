@@ -141,3 +141,34 @@ def test_progress_is_told_as_the_iterations_go() -> None:
     assert told
     assert told[-1][0] == made.iterations
     assert f"objective {made.objective:.5g}" in told[-1][1]
+
+
+CUBE = np.array([[(k ^ z).bit_count() == 1 for z in range(8)] for k in range(8)])
+AT_THE_LIMIT = {  # the least radius that the needed links can have, known exactly
+    "star of 9": (GRAPHS["star"](9), False, 0.8),
+    "star of 6": (GRAPHS["star"](6), True, 0.8),
+    "path of 4": (GRAPHS["line"](4), False, np.cos(np.pi / 4)),
+    "cube": (CUBE, False, 0.5),
+}
+
+
+@pytest.mark.parametrize("case", AT_THE_LIMIT)
+def test_a_gap_that_the_needed_links_just_reach_adds_none(case: str) -> None:
+    links, nonnegative, radius = AT_THE_LIMIT[case]
+    made = design(links, 1 - radius, nonnegative=nonnegative)
+    assert made.objective == made.lower_bound == 0.0
+    assert_deployable(made, links, 1 - radius)
+
+
+@pytest.mark.parametrize("case", AT_THE_LIMIT)
+@pytest.mark.parametrize("beyond", [1e-2, 1e-4, 1e-6])
+def test_a_gap_just_beyond_the_needed_links_adds_little(case: str, beyond: float) -> None:
+    links, nonnegative, radius = AT_THE_LIMIT[case]
+    made = design(links, 1 - radius * (1 - beyond), nonnegative=nonnegative)
+    assert made.objective <= 20 * beyond
+    assert made.objective - made.lower_bound <= 1e-4 * made.objective + 1e-6
+    assert_deployable(made, links, 1 - radius * (1 - beyond))
+
+
+def test_the_gap_is_reported_as_it_was_given() -> None:
+    assert design(GRAPHS["line"](4), 0.3).gap == 0.3

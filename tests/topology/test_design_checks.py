@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gossamer.errors import GossamerError
-from gossamer.topology import check_shared_edges, design
+from gossamer.topology import check_shared_edges, design, drop_links
+from gossamer.topology.admm import start
 
 PATH = np.array([[0, 2, 0], [2, 0, 1], [0, 1, 0]])
 
@@ -43,12 +44,15 @@ def test_a_wrong_matrix_of_shared_edges_is_refused(shared: Any, message: str) ->
 
 
 @pytest.mark.parametrize(
-    "shared", [PATH, PATH.tolist(), PATH > 0, PATH.astype(np.float32), changed(0, 1, 7.5), changed(1, 1, 9)]
+    "shared",
+    [PATH, PATH.tolist(), PATH > 0, PATH.astype(np.float32), changed(0, 1, 7.5), changed(1, 1, 9), changed(2, 2, -1)],
 )
 def test_counts_of_any_kind_are_accepted(shared: Any) -> None:
     B = check_shared_edges(shared)
     assert B.dtype == np.float64
-    np.testing.assert_array_equal(B, np.array(shared, dtype=float))
+    expected = np.array(shared, dtype=float)
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_array_equal(B, expected)
     np.testing.assert_array_equal(design(shared, 0.3).needed, PATH > 0)
 
 
@@ -58,9 +62,11 @@ def test_a_gap_outside_zero_and_one_is_refused(gap: float) -> None:
         design(PATH, gap)
 
 
-@pytest.mark.parametrize("floor", [0.0, -0.1, 0.34, float("nan")])
-def test_a_floor_outside_zero_and_one_over_m_is_refused(floor: float) -> None:
-    with pytest.raises(GossamerError, match=rf"the floor must be above 0 and at most 1/m = 0\.333333, got {floor:g}"):
+@pytest.mark.parametrize("floor", [0.0, -0.1, 0.17, float("nan")])
+def test_a_floor_outside_zero_and_half_of_one_over_m_is_refused(floor: float) -> None:
+    with pytest.raises(
+        GossamerError, match=rf"the floor must be above 0 and at most 1/\(2m\) = 0\.166667, got {floor:g}"
+    ):
         design(PATH, 0.5, floor=floor)
 
 
@@ -73,3 +79,14 @@ def test_a_tolerance_outside_zero_and_one_is_refused(tolerance: float) -> None:
 def test_the_number_of_one_way_pairs_is_told() -> None:
     with pytest.raises(GossamerError, match=r"3 such pairs.*give both directions"):
         design(np.triu(np.ones((3, 3)), 1), 0.5)
+
+
+def test_a_warm_start_of_another_size_is_refused() -> None:
+    with pytest.raises(GossamerError, match="the warm start is for 4 agents, and B for 3"):
+        design(PATH, 0.5, warm_start=start(4))
+
+
+@pytest.mark.parametrize("kept", [-0.1, 1.1, float("nan")])
+def test_a_share_outside_zero_and_one_is_refused(kept: float) -> None:
+    with pytest.raises(GossamerError, match=f"share of links to keep must be between 0 and 1, got {kept:g}"):
+        drop_links(PATH > 0, kept)

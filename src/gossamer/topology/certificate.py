@@ -41,7 +41,7 @@ class Certificate:
     def rounds(self) -> int | None:
         """Consensus rounds that make the disagreement 1000 times smaller: rho^rounds <= 1e-3; None if none do."""
         radius = self.assumptions.spectral_radius
-        if radius >= 1.0:
+        if radius >= 1.0 - 1e-12:
             return None
         return 1 if radius <= REDUCTION else math.ceil(math.log(REDUCTION) / math.log(radius))
 

@@ -7,7 +7,7 @@ from gossamer.errors import GossamerError
 
 
 def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
-    """B [m, m]: B_kz > 0 where agents k and z share data edges; the diagonal does not matter."""
+    """B [m, m]: B_kz > 0 where agents k and z share data edges; the diagonal does not matter and comes back as 0."""
     try:
         B = np.asarray(shared_edges, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -16,6 +16,7 @@ def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
         raise GossamerError(f"B must be square, a row and a column for each agent; got the shape {B.shape}")
     if len(B) < 2:
         raise GossamerError("a topology joins at least 2 agents; got a B for a single one")
+    B = np.where(np.eye(len(B), dtype=bool), 0.0, B)
     if not np.isfinite(B).all():
         k, z = np.argwhere(~np.isfinite(B))[0]
         raise GossamerError(f"B holds NaN or infinite entries, the first for agents {k} and {z}")
@@ -35,7 +36,7 @@ def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
 def check_gap(gap: float, floor: float | None, num_agents: int, tolerance: float) -> None:
     if not 0.0 < gap <= 1.0:
         raise GossamerError(f"the gap must be above 0 and at most 1, got {gap:g}; the paper uses 0.5")
-    if floor is not None and not 0.0 < floor <= 1.0 / num_agents:
-        raise GossamerError(f"the floor must be above 0 and at most 1/m = {1 / num_agents:g}, got {floor:g}")
+    if floor is not None and not 0.0 < floor <= 0.5 / num_agents:
+        raise GossamerError(f"the floor must be above 0 and at most 1/(2m) = {0.5 / num_agents:g}, got {floor:g}")
     if not 0.0 < tolerance < 1.0:
         raise GossamerError(f"the tolerance must be between 0 and 1, got {tolerance:g}")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from gossamer.errors import GossamerWarning
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.topology.admm import (
     Entries,
     State,
@@ -57,12 +57,16 @@ class Design:
 class _Problem:
     links: Links
     entries: Entries  # of problem (29)
-    radius: float
+    gap: float
     nonnegative: bool
     floor: float
     tolerance: float
     max_iterations: int
     progress: Progress
+
+    @property
+    def radius(self) -> float:
+        return 1.0 - self.gap
 
     def floors(self, Z: Matrix) -> Matrix:
         """The floor of each needed link with the sign that the link has in Z, plus where it is about zero."""
@@ -99,11 +103,13 @@ def design(
     links = needed(check_shared_edges(shared_edges))
     m = len(links)
     check_gap(gap, floor, m, tolerance)
+    if warm_start is not None and warm_start.Z.shape != (m, m):
+        raise GossamerError(f"the warm start is for {len(warm_start.Z)} agents, and B for {m}")
     A = np.where(links | np.eye(m, dtype=bool), 0.0, 1.0)
     problem = _Problem(
         links,
         problem_29(A, nonnegative),
-        1.0 - gap,
+        gap,
         nonnegative,
         1e-3 / m if floor is None else floor,
         tolerance,
@@ -111,7 +117,7 @@ def design(
         progress or (lambda iteration, reached: None),
     )
     if problem.radius == 0.0:  # complete averaging is all that is feasible, and M = A proves it optimal
-        return _made(problem, np.full((m, m), 1.0 / m), A.sum() / m, 0)
+        return _made(problem, np.full((m, m), 1.0 / m), float(A.sum()) / m, 0)
     # A second thread makes small eigendecompositions hardly faster, and on a busy machine many times slower.
     with threadpool_limits(1 if m <= ONE_THREAD else None, user_api="blas"):
         return _solved(problem, warm_start or start(m))
@@ -131,16 +137,17 @@ def _solved(problem: _Problem, begin: State) -> Design:
         value = entries.objective(state.Z)
         too_slow = max(0.0, spectral_radius(deployable(state.Z, problem.nonnegative)) - radius)
         problem.progress(iterations, f"objective {value:.5g}, at least {bound:.5g}")
-        # Nothing proves yet that links must be added: then the needed ones may be enough.
+        small_gap = value + slope * too_slow - bound <= problem.slack(value) / 2
+        small_residuals = max(state.primal, state.dual) <= problem.tolerance
+        done = (small_gap and small_residuals) or iterations >= problem.max_iterations
+        # While nothing proves that links must be added, the needed ones may be enough.
         enough = value == 0.0 and too_slow == 0.0
-        if enough or (bound <= 0.0 and iterations == ask_again):
+        if enough or (bound <= ABSOLUTE and (done or iterations == ask_again)):
             made = _on_needed_links(problem, deployable(state.Z, problem.nonnegative), iterations)
             if made is not None:
                 return made
             ask_again *= 2
-        small_gap = value + slope * too_slow - bound <= problem.slack(value) / 2
-        small_residuals = max(state.primal, state.dual) <= problem.tolerance
-        if (small_gap and small_residuals) or iterations >= problem.max_iterations:
+        if done:
             break
     # A smaller radius costs the slope times the margin: a quarter of what the tolerance allows is spent on it.
     margin = min(problem.slack(max(bound, 0.0)) / 4 / max(slope, 1e-300), problem.tolerance * radius)
@@ -177,6 +184,7 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             restricted_bound = lower_bound(restricted, state.multiplier, radius)[0]
             if restricted_bound > floored_bound + problem.slack(floored_bound) / 2 and price.max() > 1.0:
                 absent &= price <= 1.0  # the support proves too small: every link that pays joins it
+                state = found  # the multiplier has run away on the way to this proof
                 break
             spent = margin * slope / problem.slack(floored_bound)  # the margin's share of the tolerance
             if best is not None and spent > 0.5:
@@ -186,6 +194,7 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
                 margin = min(2 * margin, radius / 10)
                 number = 2 + 2 * int(((A > 0) & ~absent).sum())
                 absent &= price < np.sort(price, axis=None)[-min(number, price.size)]
+                state = found
                 break
     if best is None:
         best = _averaging(problem)
@@ -214,12 +223,12 @@ def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Desig
             problem.nonnegative,
             floors,
             max_iterations=SPEED_UP,
-            target=problem.radius,
+            target=problem.radius + ROUNDING,
             progress=problem.progress,
         )
         iterations += found.iterations
         candidates.insert(0, found.combination)
-        if found.spectral_radius > problem.radius or problem.meets_floors(found.combination):
+        if found.spectral_radius > problem.radius + ROUNDING or problem.meets_floors(found.combination):
             break
         floors = problem.floors(found.combination)
     for C in candidates:
@@ -241,7 +250,7 @@ def _made(problem: _Problem, C: Matrix, bound: float, iterations: int, warm_star
     return Design(
         combination=C,
         needed=problem.links,
-        gap=1.0 - problem.radius,
+        gap=problem.gap,
         nonnegative=problem.nonnegative,
         floor=problem.floor,
         floor_cost=max(0.0, objective - bound) if at_floor else 0.0,

@@ -23,7 +23,7 @@ class Fastest:
 
 
 def fastest(links: Links) -> Matrix:
-    """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho; weights may be negative."""
+    """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho or as far as 1000 iterations lead."""
     return fastest_mixing(links).combination
 
 

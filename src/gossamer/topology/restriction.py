@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.errors import GossamerError
 from gossamer.topology.families import Links, components
 
 
@@ -20,6 +21,8 @@ def drop_links(links: Links, kept: float, seed: int = 0) -> Links:
 
     Links in a random order: first those of the spanning forest that this order gives, then as many more as asked.
     """
+    if not 0.0 <= kept <= 1.0:
+        raise GossamerError(f"the share of links to keep must be between 0 and 1, got {kept:g}")
     m = len(links)
     k, z = np.nonzero(np.triu(links, 1))
     order = np.random.default_rng(seed).permutation(len(k)) + 1.0
