@@ -96,6 +96,15 @@ def test_a_family_says_what_it_misses_and_keeps() -> None:
     assert fewer["edges_kept"] < whole["edges_kept"] == 1.0
 
 
+def test_fastest_weights_without_negative_ones() -> None:
+    signed, other = (
+        json.loads(topology("--topology", "star", "--mixing", "fastest", *more, "--json").stdout)
+        for more in ((), ("--nonnegative",))
+    )
+    assert np.min(signed["combination"]) < 0 <= np.min(other["combination"])
+    assert (signed["nonnegative"], other["nonnegative"]) == (False, True)
+
+
 def test_a_topology_that_leaves_agents_apart_says_so() -> None:
     done = topology("--shared-edges", "groups.csv", "--topology", "needed", "--json")
     found = json.loads(done.stdout)
@@ -145,6 +154,11 @@ def test_a_sweep_over_data_and_over_a_matrix() -> None:
         (["--shared-edges", "groups.csv", "--agents", "3"], "is for 6 agents"),
         (["--shared-edges", "groups.csv", "--assignment", "bfs"], "--assignment is for --data"),
         (["--sweep", "--gap", "0.3"], "it takes no --gap"),
+        (["--sweep", "--parameters", "3"], "it takes no --parameters"),
+        (["--sweep", "--agents", "1"], "at least 2 agents"),
+        (["--topology", "ring", "--gap", "0.3"], "--gap is for a designed topology, not for --topology ring"),
+        (["--topology", "star", "--floor", "0.1"], "--floor is for a designed topology"),
+        (["--gap", "1e-12"], "drowns in rounding"),
         (["--shared-edges", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
         (["--shared-edges", "0 1 0\n1 0 1"], "must be square"),
         (["--shared-edges", "0 1\n0 0"], "symmetric in its support"),

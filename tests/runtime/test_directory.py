@@ -51,6 +51,7 @@ def test_contents(tmp_path: Path) -> None:
     assert network["combination"].shape == (4, 4)
     certificate = json.loads((tmp_path / "run" / "topology.json").read_text())
     np.testing.assert_array_equal(certificate["combination"], network["combination"].numpy())
+    assert certificate["bytes_per_round"] == 12 * 4 * certificate["parameters"]
     assert certificate["holds"] == {"A1": True, "A2": True, "A3": True}
     assert certificate["parameters"] == sum(
         t.shape[1:].numel() for t in load_file(tmp_path / "run" / "weights.safetensors").values()

@@ -32,8 +32,8 @@ BOUND = {  # needed links, gap and nonnegative: cases in which a floor of 1/(2m)
 }
 
 
-def signed_floors(made: Design, share: float = 1.0) -> np.ndarray:
-    return np.where(made.needed, share * made.floor * np.sign(made.combination), 0.0)
+def signed_floors(made: Design) -> np.ndarray:
+    return np.where(made.needed, made.floor * np.sign(made.combination), 0.0)
 
 
 @pytest.mark.parametrize("case", BOUND)
@@ -41,19 +41,27 @@ def test_a_floor_that_binds_costs_what_the_solver_says(case: str) -> None:
     links, gap, nonnegative = BOUND[case]
     made = design(links, gap, nonnegative=nonnegative, floor=0.5 / len(links))
     without = sdp.sparsest(links, gap, nonnegative)[0]
-    exact, spare = (sdp.sparsest(links, gap, nonnegative, signed_floors(made, s))[0] for s in (1.0, 1.01))
+    exact = sdp.sparsest(links, gap, nonnegative, signed_floors(made))[0]
     assert exact > without + 1e-3
-    assert exact - 1e-7 <= made.objective <= spare * (1 + 1e-4) + 1e-6  # floors are asked for with 1 % to spare
+    assert exact - 1e-7 <= made.objective <= exact * (1 + 1e-4) + 1e-6
     assert made.floor_cost >= exact - without - 1e-6
     assert made.lower_bound <= without + 1e-7
     assert_deployable(made, links, gap)
+
+
+def test_a_floor_of_the_usual_size_is_asked_for_to_the_digit() -> None:
+    """The needed links reach this gap without the floor, not with it: the objective is as small as the floor."""
+    links = by_pairs(6, (0, 1), (0, 2), (0, 3), (0, 5), (1, 2), (1, 3), (2, 3), (2, 4), (4, 5))
+    made = design(links, 0.5, nonnegative=True)
+    exact = sdp.sparsest(links, 0.5, True, signed_floors(made))[0]
+    assert 1e-4 < exact == pytest.approx(made.objective, rel=1e-3, abs=1e-6)
 
 
 def test_a_floor_keeps_the_sign_of_a_negative_weight() -> None:
     links, gap, _ = BOUND["a negative weight"]
     made = design(links, gap, floor=0.3 / 7)
     assert (made.combination[links] <= -0.3 / 7).any()
-    optimum = sdp.sparsest(links, gap, False, signed_floors(made, 1.01))[0]
+    optimum = sdp.sparsest(links, gap, False, signed_floors(made))[0]
     assert made.objective == pytest.approx(optimum, rel=1e-4)
 
 

@@ -149,6 +149,7 @@ AT_THE_LIMIT = {  # the least radius that the needed links can have, known exact
     "star of 6": (GRAPHS["star"](6), True, 0.8),
     "path of 4": (GRAPHS["line"](4), False, np.cos(np.pi / 4)),
     "cube": (CUBE, False, 0.5),
+    "path of 11": (GRAPHS["line"](11), False, np.cos(np.pi / 11)),
 }
 
 

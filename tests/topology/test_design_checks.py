@@ -70,6 +70,11 @@ def test_a_floor_outside_zero_and_half_of_one_over_m_is_refused(floor: float) ->
         design(PATH, 0.5, floor=floor)
 
 
+def test_a_gap_that_rounding_hides_is_refused() -> None:
+    with pytest.raises(GossamerError, match="a gap of 1e-12 drowns in rounding"):
+        design(PATH, 1e-12)
+
+
 @pytest.mark.parametrize("tolerance", [0.0, -1e-4, 1.0, float("nan")])
 def test_a_tolerance_outside_zero_and_one_is_refused(tolerance: float) -> None:
     with pytest.raises(GossamerError, match=rf"the tolerance must be between 0 and 1, got {tolerance:g}"):

@@ -85,6 +85,11 @@ def follow() -> Iterator[tuple[comparison.HooksFor, Progress]]:
                 on_step, on_record = shown.model(name, first, last)
                 return Hooks(on_step=on_step, on_record=on_record, should_stop=lambda: bool(stopped))
 
-            yield hooks, shown.design
+            def progress(iteration: int, reached: str) -> None:
+                if stopped:  # a design leaves nothing to go on with
+                    raise KeyboardInterrupt
+                shown.design(iteration, reached)
+
+            yield hooks, progress
     finally:
         signal.signal(signal.SIGINT, before)

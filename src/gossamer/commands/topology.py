@@ -100,11 +100,19 @@ def topology(
         name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None
     }
     settings = settings_from(data, options)
+    if out is not None:
+        directory.check_new(out)
+    if settings.topology != "admm":
+        unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
+        if unused:
+            raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
     made: topologies.Topology | fig2.Sweep
     if sweep:
         fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
         if fixed:
             raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
+        if parameters is not None:
+            raise GossamerError("--sweep moves no model; it takes no --parameters")
         if shared_edges is not None:
             B, name = _matrix(shared_edges, options), shared_edges.stem
         elif data is not None:

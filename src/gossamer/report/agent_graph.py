@@ -57,7 +57,7 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
             0.6 + 2.4 * weight / max(weight[links].max(initial=0.0), 1e-300),
             "added",
         ),
-        (links & needed, NEEDED, "-", 0.8 + 5.2 * np.sqrt(shared_edges / max(shared_edges.max(), 1.0)), "needed"),
+        (links & needed, NEEDED, "-", 0.8 + 5.2 * np.sqrt(shared_edges / max(shared_edges.max(), 1e-300)), "needed"),
     )
     crowd = min(1.0, 150 / max(1, links.sum() / 2))  # many links are drawn fainter and thinner
     for chosen, colour, style, width, label in kinds:
@@ -82,7 +82,7 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
         if chosen.any()
     ]
     axes.set(
-        title="Links, as wide as they share data edges",
+        title="Links (width: shared data edges; if added, weight)",
         xlim=(-1.15, 1.15),
         ylim=(-1.2, 1.15),
         aspect="equal",
@@ -133,7 +133,7 @@ def draw_sweep(path: Path, sweep: Any) -> None:
         xlim=(0, 1),
     )
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.9))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)

@@ -136,5 +136,11 @@ def sweep_bar(console: Console) -> Iterator[Callable[[int, int, str], None]]:
         TextColumn("{task.fields[reached]}"),
         TimeRemainingColumn(compact=True),
     ) as add:
-        update = add("", total=None, reached="")
-        yield lambda done, total, reached: update(completed=done, total=total, reached=reached)
+        updates: list[Callable[..., None]] = []
+
+        def follow(done: int, total: int, reached: str) -> None:
+            if not updates:
+                updates.append(add("", reached=reached))
+            updates[0](completed=done, total=total, reached=reached)
+
+        yield follow

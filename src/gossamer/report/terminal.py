@@ -36,18 +36,24 @@ def show_certificate(console: Console, made: Any, folder: Path) -> None:
     table.add_section()
     links = f"{len(about['needed_links'])} that the data needs, {added} added"
     table.add_row("links", "", links + (f"; {missing} needed ones are missing" if missing else ""))
+    if added:
+        pairs = [f"{k}-{z}" for k, z in about["added_links"]]
+        shown = " ".join(pairs if added <= 60 else [*pairs[:20], "... (all in topology.json)"])
+        table.add_row("added links", "", shown)
     if made.edges_kept is not None and made.edges_kept < 1:
         table.add_row("data edges kept", "", f"{made.edges_kept:.1%}")
     table.add_row("zero entries of C", "", f"{found.sparsity:.1%}")
-    table.add_row("weights", "", f"{found.combination.min():.4g} to {found.combination.max():.4g}")
+    sign = "none negative" if found.nonnegative else "some negative"
+    table.add_row("weights", "", f"{found.combination.min():.4g} to {found.combination.max():.4g}, {sign}")
     table.add_row("eigenvalues of C", "", _spectrum(found.spectrum))
     if made_by is not None:
         table.add_section()
         table.add_row("objective of (29)", "", f"{found.objective:.6g}")
         excess = made_by.objective - made_by.lower_bound
-        proved = f", so the objective is optimal to {excess / made_by.objective:.1e}" if excess > 0 else ""
+        share = f"{excess:.1e}" if excess <= 1e-6 else f"{excess / made_by.objective:.1e} of it"
+        proved = f", so the objective is optimal to {share}" if excess > 0 else ""
         table.add_row("lower bound, proved", "", f"{made_by.lower_bound:.6g}{proved}")
-        cost = f"{made_by.floor_cost:.2g} at most" if made_by.floor_cost else "nothing"
+        cost = f"{made_by.floor_cost:.2g} at most" if made_by.floor_cost else "nothing beyond the tolerance"
         table.add_row("floor of needed links", "", f"{made_by.floor:.3g}, which costs {cost}")
     table.add_section()
     rounds = "never" if found.rounds is None else f"{found.rounds} (they make the disagreement 1000 times smaller)"
@@ -62,9 +68,9 @@ def show_certificate(console: Console, made: Any, folder: Path) -> None:
 
 
 def _spectrum(values: Any) -> str:
-    """The eigenvalues, the middle ones left out when there are very many (the JSON has them all)."""
+    """The eigenvalues, the middle ones left out when there are very many."""
     shown = [f"{value:.3f}" for value in values]
-    return " ".join(shown if len(shown) <= 50 else [*shown[:10], "...", *shown[-10:]])
+    return " ".join(shown if len(shown) <= 200 else [*shown[:20], "... (all in topology.json)", *shown[-20:]])
 
 
 def show_sweep(console: Console, sweep: Any, folder: Path) -> None:

@@ -161,6 +161,8 @@ def connect(
     else:
         links = needed
     links = topology.drop_links(links, settings.keep_links, settings.seed)
+    if settings.mixing == "fastest":
+        return topology.certify(topology.fastest(links, settings.nonnegative), links, needed)
     return topology.certify(topology.WEIGHTS[settings.mixing](links), links, needed)
 
 

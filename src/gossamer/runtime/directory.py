@@ -45,17 +45,23 @@ def to_json(content: Any, indent: int | None = None) -> str:
     return json.dumps(finite(content), indent=indent, allow_nan=False)
 
 
-def create(folder: Path) -> None:
-    """Make an empty run directory; an existing one with files in it is never touched."""
+def check_new(folder: Path) -> None:
+    """Refuse a folder with files in it, before any work is done for it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        run = (folder / "run.json").is_file()
         raise GossamerError(
-            f"{folder} exists and is not an empty folder; choose another --out, or go on with "
-            f"gossamer train --resume {folder}"
+            f"{folder} exists and is not an empty folder; choose another --out"
+            + (f", or go on with gossamer train --resume {folder}" if run else "")
         )
+
+
+def create(folder: Path) -> None:
+    """Make an empty directory for a result; an existing one with files in it is never touched."""
+    check_new(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise GossamerError(f"cannot make the run directory {folder}: {error}") from None
+        raise GossamerError(f"cannot make the directory {folder}: {error}") from None
 
 
 def free_name(parent: Path, stem: str) -> Path:
@@ -84,7 +90,9 @@ def save_start(folder: Path, state: Run) -> None:
             "combination": torch.from_numpy(state.deployment.combination),
         },
     )
-    certificate = state.deployment.certificate.to_dict(state.deployment.network.num_parameters)
+    certificate = state.deployment.certificate.to_dict(
+        state.deployment.network.num_parameters, state.settings.torch_dtype.itemsize
+    )
     write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
     save_summary(folder, state, {})
 

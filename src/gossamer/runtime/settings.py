@@ -46,11 +46,11 @@ class Settings(BaseModel):
     gap: float = Field(0.5, gt=0, le=1)
     """Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round."""
     nonnegative: bool = False
-    """Design without negative weights."""
+    """No negative weights in a designed topology or by fastest mixing."""
     mixing: Literal["metropolis", "uniform", "fastest"] = "metropolis"
     """Weights of C on links that were not designed: metropolis, uniform or fastest."""
     keep_links: float = Field(1.0, gt=0, le=1)
-    """Share of the links to keep, chosen at random but connected; what they do not carry is dropped."""
+    """Share of the links to keep, chosen at random but connected; below 1 the weights are those of --mixing."""
     layers: Literal["gcn", "chebyshev", "linear", "mlp"] = "gcn"
     """Kind of layers: gcn, chebyshev, linear (no hidden layer) or mlp (no graph)."""
     order: int = Field(1, ge=1, le=16)

@@ -49,7 +49,7 @@ class Certificate:
         """What all agents send in a round: each its parameters to each neighbour."""
         return int(self.links.sum()) * num_parameters * bytes_each
 
-    def to_dict(self, num_parameters: int) -> dict[str, Any]:
+    def to_dict(self, num_parameters: int, bytes_each: int = 4) -> dict[str, Any]:
         """The object of `--json`."""
         found, made = self.assumptions, self.design
         return {
@@ -75,7 +75,7 @@ class Certificate:
             "iterations": made and made.iterations,
             "rounds": self.rounds,
             "parameters": num_parameters,
-            "bytes_per_round": self.bytes_per_round(num_parameters),
+            "bytes_per_round": self.bytes_per_round(num_parameters, bytes_each),
         }
 
 

@@ -9,6 +9,8 @@ from gossamer.errors import GossamerError
 def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
     """B [m, m]: B_kz > 0 where agents k and z share data edges; the diagonal does not matter and comes back as 0."""
     try:
+        if np.iscomplexobj(shared_edges):
+            raise TypeError("it has complex entries")
         B = np.asarray(shared_edges, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise GossamerError(f"B must be a matrix of numbers: {error}") from None
@@ -36,6 +38,8 @@ def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
 def check_gap(gap: float, floor: float | None, num_agents: int, tolerance: float) -> None:
     if not 0.0 < gap <= 1.0:
         raise GossamerError(f"the gap must be above 0 and at most 1, got {gap:g}; the paper uses 0.5")
+    if gap < 1e-9:
+        raise GossamerError(f"a gap of {gap:g} drowns in rounding; give at least 1e-9")
     if floor is not None and not 0.0 < floor <= 0.5 / num_agents:
         raise GossamerError(f"the floor must be above 0 and at most 1/(2m) = {0.5 / num_agents:g}, got {floor:g}")
     if not 0.0 < tolerance < 1.0:

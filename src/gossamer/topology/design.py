@@ -26,17 +26,16 @@ from gossamer.topology.admm import (
 from gossamer.topology.anderson import Matrix
 from gossamer.topology.checks import check_gap, check_shared_edges
 from gossamer.topology.families import Links, needed
-from gossamer.topology.fastest import CHECK_EVERY, Progress, deployable, fastest_mixing
+from gossamer.topology.fastest import CHECK_EVERY, ROUNDING, Progress, deployable, fastest_mixing
 from gossamer.topology.weights import metropolis
 
 TOLERANCE = 1e-4  # how near to the optimum a design comes unless told otherwise
 ABSOLUTE = 1e-6  # an optimality gap below this counts as none, whatever the objective
 NEGLIGIBLE = 1e-3  # entries of Z below this share of the largest are not read as links
-SPEED_UP = 200  # iterations spent on faster weights where the needed links are enough
+TRIAL, SPEED_UP = 200, 2000  # iterations spent to see whether the needed links are enough, and on their weights if so
 ONE_THREAD = 512  # up to so many agents
 PATIENCE = 250  # iterations without a feasible matrix after which the margin doubles and the cheapest links join
-ROUNDING = 1e-14  # of a spectral radius
-SPARE = 1.01  # floors are asked for with this much to spare, because `deployable` may shrink the weights a little
+SPARE = 1.0 + 1e-9  # floors are asked for with this much to spare for rounding
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,8 @@ def _solved(problem: _Problem, begin: State) -> Design:
         # While nothing proves that links must be added, the needed ones may be enough.
         enough = value == 0.0 and too_slow == 0.0
         if enough or (bound <= ABSOLUTE and (done or iterations == ask_again)):
-            made = _on_needed_links(problem, deployable(state.Z, problem.nonnegative), iterations)
+            effort = SPEED_UP if enough or done else TRIAL
+            made = _on_needed_links(problem, deployable(state.Z, problem.nonnegative), effort, iterations)
             if made is not None:
                 return made
             ask_again *= 2
@@ -169,7 +169,7 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             state, iterations = after, iterations + 1
             if attempt % CHECK_EVERY:
                 continue
-            C = deployable(state.Z, problem.nonnegative)
+            C = deployable(state.Z, problem.nonnegative, floors)
             value = entries.objective(C)
             if value < least and problem.accepts(C):
                 best, least = C, value
@@ -207,14 +207,14 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
             stacklevel=2,
         )
     if least == 0.0:
-        made = _on_needed_links(problem, best, iterations)
+        made = _on_needed_links(problem, best, SPEED_UP, iterations)
         assert made is not None  # best is known to do
         return made
     bound = max(bound, lower_bound(entries, state.multiplier, radius)[0])
     return _made(problem, best, bound, iterations, found)
 
 
-def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Design | None:
+def _on_needed_links(problem: _Problem, known: Matrix, effort: int, iterations: int) -> Design | None:
     """The fastest mixing weights on the needed links, or known ones, if they reach the gap: then the optimum is 0."""
     candidates, floors = [known], None
     for _ in range(2):
@@ -222,7 +222,7 @@ def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Desig
             problem.links,
             problem.nonnegative,
             floors,
-            max_iterations=SPEED_UP,
+            max_iterations=effort,
             target=problem.radius + ROUNDING,
             progress=problem.progress,
         )
@@ -240,7 +240,7 @@ def _on_needed_links(problem: _Problem, known: Matrix, iterations: int) -> Desig
 def _averaging(problem: _Problem) -> Matrix:
     """What is left if the iterations run out: Metropolis-Hastings and complete averaging, mixed to reach the gap."""
     C = metropolis(problem.links)
-    share = min(1.0, problem.radius / spectral_radius(C))
+    share = min(1.0, problem.radius / max(spectral_radius(C), 1e-300))
     return share * C + (1 - share) / len(C)
 
 

@@ -11,6 +11,7 @@ from gossamer.topology.families import Links, components
 from gossamer.topology.weights import metropolis, with_diagonal
 
 Progress = Callable[[int, str], None]  # of the iterations so far and what they reached
+ROUNDING = 1e-14  # what sums and spectral radii may be off by
 CHECK_EVERY = 10  # iterations between two looks at the candidate; a look costs about as much as an iteration
 
 
@@ -22,9 +23,9 @@ class Fastest:
     iterations: int
 
 
-def fastest(links: Links) -> Matrix:
+def fastest(links: Links, nonnegative: bool = False) -> Matrix:
     """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho or as far as 1000 iterations lead."""
-    return fastest_mixing(links).combination
+    return fastest_mixing(links, nonnegative).combination
 
 
 def fastest_mixing(
@@ -54,7 +55,7 @@ def fastest_mixing(
     for iteration, state in enumerate(iterate(entries, None, start(m)), 1):
         if iteration % CHECK_EVERY:
             continue
-        C = deployable(state.Z, nonnegative)
+        C = deployable(state.Z, nonnegative, least)
         radius = spectral_radius(C)
         if radius < smallest:
             best, smallest = C, radius
@@ -70,13 +71,16 @@ def fastest_mixing(
     return Fastest(best, smallest, min(bound, smallest), iteration)
 
 
-def deployable(Z: Matrix, nonnegative: bool) -> Matrix:
+def deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) -> Matrix:
     """C with the off-diagonal entries of Z: exactly symmetric, and by its diagonal with row sums 1.
 
-    Where no weight may be negative, all shrink by what the heaviest row has too much.
+    Where no weight may be negative, what all weights have above their floors [m, m] shrinks until every row has room.
     """
     C = (Z + Z.T) / 2
     np.fill_diagonal(C, 0.0)
-    if nonnegative:
-        C /= max(1.0, float(C.sum(1).max()) * (1 + 1e-14))  # beyond rounding, so that the diagonal is not -1e-16
+    full = C.sum(1) > 1.0 - ROUNDING
+    if nonnegative and full.any():
+        least = np.broadcast_to(floors, C.shape)
+        room, above = 1.0 - ROUNDING - least[full].sum(1), (C - least)[full].sum(1)
+        C = least + (C - least) * (room / above).min()
     return with_diagonal(C)
