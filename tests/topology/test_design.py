@@ -167,7 +167,7 @@ def test_a_gap_just_beyond_the_needed_links_adds_little(case: str, beyond: float
     links, nonnegative, radius = AT_THE_LIMIT[case]
     made = design(links, 1 - radius * (1 - beyond), nonnegative=nonnegative)
     assert made.objective <= 20 * beyond
-    assert made.objective - made.lower_bound <= 1e-4 * made.objective + 1e-6
+    assert made.objective - made.lower_bound <= 1e-4 * made.objective + 2e-6
     assert_deployable(made, links, 1 - radius * (1 - beyond))
 
 

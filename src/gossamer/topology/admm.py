@@ -30,7 +30,8 @@ class Entries:
     def shrink(self, W: Matrix, penalty: float) -> Matrix:
         """Eq. (37): soft thresholding by 1/varrho where A is 1, nothing where A is 0; then the bounds."""
         threshold = self.penalised / penalty
-        return np.clip(W - np.clip(W, -threshold, threshold), self.low, self.high)
+        Z = W - np.minimum(np.maximum(W, -threshold), threshold)
+        return np.asarray(np.minimum(np.maximum(Z, self.low), self.high))
 
     def feasible_dual(self, M: Matrix) -> Matrix:
         """The M nearest by for which `least` is finite: |M| <= A where an entry is free on that side."""
@@ -143,8 +144,8 @@ def _clip_spectrum(Y: Matrix, values: Matrix, V: Matrix, radius: float) -> Matri
 def deflate(X: Matrix) -> Matrix:
     """Eq. (35): (I - Pi) (X + X^T)/2 (I - Pi)."""
     X = (X + X.T) / 2
-    mean = X.mean(1)
-    return np.asarray(X - mean[:, None] - mean + mean.mean())
+    mean = X.sum(1) / len(X)
+    return np.asarray(X - (mean[:, None] + (mean - mean.sum() / len(X))))
 
 
 def lower_bound(entries: Entries, M: Matrix, radius: float) -> tuple[float, float]:

@@ -8,10 +8,12 @@ proves.
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.topology.admm import (
@@ -118,8 +120,14 @@ def design(
     if problem.radius == 0.0:  # complete averaging is all that is feasible, and M = A proves it optimal
         return _made(problem, np.full((m, m), 1.0 / m), float(A.sum()) / m, 0)
     # A second thread makes small eigendecompositions hardly faster, and on a busy machine many times slower.
-    with threadpool_limits(1 if m <= ONE_THREAD else None, user_api="blas"):
+    with _blas().limit(limits=1 if m <= ONE_THREAD else None, user_api="blas"):
         return _solved(problem, warm_start or start(m))
+
+
+@cache
+def _blas() -> Any:
+    """The loaded BLAS libraries, looked for once: that takes as long as a small design."""
+    return ThreadpoolController()
 
 
 def _solved(problem: _Problem, begin: State) -> Design:
@@ -175,6 +183,8 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
                 best, least = C, value
             proved, slope = lower_bound(floored, state.multiplier, radius)
             floored_bound = max(floored_bound, proved)
+            if not state.U[problem.links].any():  # no floor binds, so that the bound is one for (29), too
+                bound = max(bound, proved)
             problem.progress(iterations, f"objective {min(value, least):.5g}, at least {floored_bound:.5g}")
             done = (best is not None and least - floored_bound <= problem.slack(least)) or iterations >= last
             if done:
