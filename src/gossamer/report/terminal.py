@@ -69,7 +69,7 @@ def show_certificate(console: Console, made: Any, folder: Path) -> None:
 
 def _spectrum(values: Any) -> str:
     """The eigenvalues, the middle ones left out when there are very many."""
-    shown = [f"{value:.3f}" for value in values]
+    shown = [f"{round(float(value), 3) + 0.0:.3f}" for value in values]  # + 0.0 turns -0 into 0
     return " ".join(shown if len(shown) <= 200 else [*shown[:20], "... (all in topology.json)", *shown[-20:]])
 
 
