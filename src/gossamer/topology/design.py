@@ -155,7 +155,7 @@ def _solved(problem: _Problem, begin: State) -> Design:
             if made is not None:
                 return made
             ask_again *= 2
-        if done:
+        if done or enough:
             break
     # A smaller radius costs the slope times the margin: a quarter of what the tolerance allows is spent on it.
     margin = min(problem.slack(max(bound, 0.0)) / 4 / max(slope, 1e-300), problem.tolerance * radius)
