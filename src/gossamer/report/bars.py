@@ -36,6 +36,18 @@ def _bars(console: Console, *columns: Any, transient: bool = False) -> Iterator[
             progress.stop()
 
 
+def _on_first_use(add: Callable[..., Callable[..., None]], description: str, **fields: Any) -> Callable[..., None]:
+    """What updates a bar that is added when it is first updated."""
+    updates: list[Callable[..., None]] = []
+
+    def update(**changes: Any) -> None:
+        if not updates:
+            updates.append(add(description, **fields))
+        updates[0](**changes)
+
+    return update
+
+
 class TrainingBars:
     """A bar for each model with its loss, validation score and disagreement on it; before them, the topology."""
 
@@ -95,14 +107,8 @@ def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int], N
         TimeRemainingColumn(),
         transient=True,
     ) as add:
-        updates: list[Callable[..., None]] = []
-
-        def follow(done: int, total: int) -> None:
-            if not updates:
-                updates.append(add(name))
-            updates[0](completed=done, total=total or None)
-
-        yield follow
+        update = _on_first_use(add, name)
+        yield lambda done, total: update(completed=done, total=total or None)
 
 
 @contextmanager
@@ -115,14 +121,8 @@ def design_bar(console: Console) -> Iterator[Callable[[int, str], None]]:
         TimeElapsedColumn(),
         transient=True,
     ) as add:
-        updates: list[Callable[..., None]] = []
-
-        def follow(iteration: int, reached: str) -> None:
-            if not updates:
-                updates.append(add("", total=None, reached=reached))
-            updates[0](completed=iteration, reached=reached)
-
-        yield follow
+        update = _on_first_use(add, "", total=None, reached="")
+        yield lambda iteration, reached: update(completed=iteration, reached=reached)
 
 
 @contextmanager
@@ -136,11 +136,5 @@ def sweep_bar(console: Console) -> Iterator[Callable[[int, int, str], None]]:
         TextColumn("{task.fields[reached]}"),
         TimeRemainingColumn(compact=True),
     ) as add:
-        updates: list[Callable[..., None]] = []
-
-        def follow(done: int, total: int, reached: str) -> None:
-            if not updates:
-                updates.append(add("", reached=reached))
-            updates[0](completed=done, total=total, reached=reached)
-
-        yield follow
+        update = _on_first_use(add, "", reached="")
+        yield lambda done, total, reached: update(completed=done, total=total, reached=reached)
