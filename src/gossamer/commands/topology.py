@@ -13,6 +13,7 @@ from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, topologies
 from gossamer.report import bars, terminal
 from gossamer.runtime import directory
+from gossamer.runtime.settings import Settings
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -96,40 +97,17 @@ def topology(
     """
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
-    given: dict[str, Any] = {
-        name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None
-    }
-    settings = settings_from(data, options)
     if out is not None:
         directory.check_new(out)
-    if settings.topology != "admm":
-        unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
-        if unused:
-            raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
+    settings = settings_from(data, options)
+    given = {name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None}
     made: topologies.Topology | fig2.Sweep
     if sweep:
-        fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
-        if fixed:
-            raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
         if parameters is not None:
             raise GossamerError("--sweep moves no model; it takes no --parameters")
-        if shared_edges is not None:
-            B, name = _matrix(shared_edges, options), shared_edges.stem
-        elif data is not None:
-            graph = load_data(settings)
-            B, name = topologies.shared_edges_of(graph, settings), graph.name
-        else:
-            B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
-        with bars.sweep_bar(err) as progress:
-            made = fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
-    elif shared_edges is not None:
-        B = _matrix(shared_edges, options)
-        with bars.design_bar(err) as following:
-            made = topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, following, **given)
+        made = _swept(data, shared_edges, settings, options, given)
     else:
-        graph = load_data(settings)
-        with bars.design_bar(err) as following:
-            made = topologies.of_data(graph, settings, parameters, following, **given)
+        made = _single(shared_edges, settings, options, given, parameters)
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     made.save(folder)
     if as_json:
@@ -138,6 +116,45 @@ def topology(
         terminal.show_sweep(Console(), made, folder)
     else:
         terminal.show_certificate(Console(), made, folder)
+
+
+def _single(
+    shared_edges: Path | None,
+    settings: Settings,
+    options: dict[str, Any],
+    given: dict[str, Any],
+    parameters: int | None,
+) -> topologies.Topology:
+    """One topology, for a matrix B or for data."""
+    if settings.topology != "admm":
+        unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
+        if unused:
+            raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
+    if shared_edges is not None:
+        B = _matrix(shared_edges, options)
+        with bars.design_bar(err) as progress:
+            return topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
+    graph = load_data(settings)
+    with bars.design_bar(err) as progress:
+        return topologies.of_data(graph, settings, parameters, progress, **given)
+
+
+def _swept(
+    data: str | None, shared_edges: Path | None, settings: Settings, options: dict[str, Any], given: dict[str, Any]
+) -> fig2.Sweep:
+    """Designs for many gaps: for a matrix B, for data, or for a random A."""
+    fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
+    if fixed:
+        raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
+    if shared_edges is not None:
+        B, name = _matrix(shared_edges, options), shared_edges.stem
+    elif data is not None:
+        graph = load_data(settings)
+        B, name = topologies.shared_edges_of(graph, settings), graph.name
+    else:
+        B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
+    with bars.sweep_bar(err) as progress:
+        return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
 def _matrix(path: Path, options: dict[str, Any]) -> Any:
