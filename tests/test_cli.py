@@ -203,7 +203,15 @@ def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["topology", "--help"], ["--version"]]
+    "arguments",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["predict", "--help"],
+        ["topology", "--help"],
+        ["reproduce", "--help"],
+        ["--version"],
+    ],
 )
 def test_help(arguments: list[str], tmp_path: Path) -> None:
     done = gossamer(*arguments, cwd=tmp_path)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.commands import predict, topology, train
+from gossamer.commands import predict, reproduce, topology, train
 from gossamer.commands.common import err
 from gossamer.errors import GossamerWarning
 from gossamer.report import terminal
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=predict.EXAMPLES)(predict.predict)
 app.command(epilog=topology.EXAMPLES)(topology.topology)
+app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 
 def main() -> None:

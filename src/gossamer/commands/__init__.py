@@ -6,4 +6,5 @@ The code is organised as follows:
     train      gossamer train
     predict    gossamer predict
     topology   gossamer topology
+    reproduce  gossamer reproduce
 """

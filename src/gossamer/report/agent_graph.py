@@ -1,5 +1,6 @@
 """Pictures of a topology: the agents' graph beside the spectrum of C, and sparsity against 1 - gamma (Fig. 2)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,25 @@ def draw_sweep(path: Path, sweep: Any) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
+
+
+def draw_sweeps(out: Path, sweeps: Sequence[dict[str, Any]]) -> None:
+    """Fig. 2 over several random A: the mean and the standard deviation as a band."""
+    from matplotlib.figure import Figure
+
+    radii = [point["radius"] for point in sweeps[0]["points"]]
+    sparsity = 100 * np.array([[point["sparsity"] for point in made["points"]] for made in sweeps])
+    mean, deviation = sparsity.mean(0), sparsity.std(0)
+    limit = 100 * np.mean([made["limit_sparsity"] for made in sweeps])
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(limit, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network, mean")
+    axes.fill_between(radii, mean - deviation, mean + deviation, color=NEEDED, alpha=0.2, linewidth=0)
+    axes.plot(radii, mean, "o-", color=NEEDED, label=f"designed by Algorithm 2, {len(sweeps)} random A")
+    axes.set(xlabel=r"$1 - \gamma$", ylabel="zero entries of C [%]", xlim=(0, 1))
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="lower right")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    for suffix in ("png", "pdf"):
+        save_figure(figure, out / f"fig2.{suffix}")

@@ -126,11 +126,11 @@ def design_bar(console: Console) -> Iterator[Callable[[int, str], None]]:
 
 
 @contextmanager
-def sweep_bar(console: Console) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar over the designs of a sweep."""
+def sweep_bar(console: Console, name: str = "Sweep") -> Iterator[Callable[[int, int, str], None]]:
+    """A bar over the designs of a sweep, or over the parts of another experiment."""
     with _bars(
         console,
-        TextColumn("Sweep"),
+        TextColumn(name),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TextColumn("{task.fields[reached]}"),

@@ -49,9 +49,14 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Render a figure to a PNG beside `path` and rename it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
+    """Render a figure to a PNG (or PDF, by the suffix) beside `path` and rename it."""
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    if path.suffix == ".pdf":
+        from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+        FigureCanvasPdf(figure).print_pdf(buffer, metadata={"CreationDate": None})
+    else:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     write_atomically(path, buffer.getvalue())

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gossamer.report.curves import LABELS
 
-__all__ = ["escape", "show_certificate", "show_result", "show_scores", "show_sweep"]
+__all__ = ["escape", "show_certificate", "show_claims", "show_result", "show_scores", "show_sweep"]
 
 
 def show_certificate(console: Console, made: Any, folder: Path) -> None:
@@ -93,6 +93,21 @@ def show_sweep(console: Console, sweep: Any, folder: Path) -> None:
     console.print(limit, highlight=False)
     console.print(
         f"Written: [bold]{escape(str(folder))}[/] (sweep.png, sweep.csv, sweep.json)", highlight=False, soft_wrap=True
+    )
+
+
+def show_claims(console: Console, outcome: Any, folder: Path) -> None:
+    """Each claim of the paper beside what was measured."""
+    table = Table(title=escape(outcome.name), title_justify="left", title_style="bold")
+    for heading in ("the paper says", "measured", "holds"):
+        table.add_column(heading)
+    for claim in outcome.claims:
+        table.add_row(
+            escape(claim.claim), escape(claim.measured), "[green]yes[/]" if claim.holds else "[bold red]no[/]"
+        )
+    console.print(table)
+    console.print(
+        f"Written: [bold]{escape(str(folder))}[/] ({', '.join(outcome.files)})", highlight=False, soft_wrap=True
     )
 
 

@@ -1,0 +1,49 @@
+"""`gossamer reproduce`: the paper's figures and theorem, measured again and put beside its claims."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import err, told_plainly
+from gossamer.experiments import fig2, theory
+from gossamer.report import bars, terminal
+from gossamer.runtime import directory
+
+EXAMPLES = """[bold]Examples[/]
+
+gossamer reproduce fig2 --quick
+
+gossamer reproduce all --seeds 5 --out reproduction
+"""
+EXPERIMENTS = {"fig2": fig2.reproduce, "theory": theory.reproduce}
+
+
+@told_plainly
+def reproduce(
+    what: Annotated[
+        Literal["fig2", "theory", "all"], typer.Argument(help="Which part of the paper.", show_default=False)
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer steps and points: seconds instead of minutes.")] = False,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Repetitions where the experiment is random.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder to write; what it holds already is not computed again.")] = Path(
+        "reproduction"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Reproduce the paper's figures and check its claims: Fig. 2 (sparsity) and Theorem 2 (theory) so far.
+
+    Writes CSV, PNG and PDF. An interrupted reproduction goes on where it stopped.
+    """
+    outcomes = []
+    for name in EXPERIMENTS if what == "all" else [what]:
+        folder = out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with bars.sweep_bar(err, name) as follow:
+            outcomes.append(EXPERIMENTS[name](folder, quick, seeds, follow))
+    if as_json:
+        print(directory.to_json({outcome.name: outcome.to_dict() for outcome in outcomes}))
+    else:
+        for outcome in outcomes:
+            terminal.show_claims(Console(), outcome, out / outcome.name)

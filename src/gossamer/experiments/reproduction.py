@@ -1,0 +1,67 @@
+"""What every reproduced figure shares: cached results, claims with their verdicts, files in one folder."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import GossamerError
+from gossamer.files import write_atomically
+from gossamer.runtime.directory import to_json
+
+Follow = Callable[[int, int, str], None]  # of parts done, parts in all, and what was reached
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, what was measured, and whether it holds."""
+
+    claim: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    claims: list[Claim]
+    files: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Results on disk, one file for each key, so that an interrupted reproduction goes on where it stopped."""
+
+    folder: Path
+
+    def get(self, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
+        """The result stored under this key, or computed and stored now."""
+        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        path = self.folder / f"{name}.json"
+        if path.is_file():
+            try:
+                stored = json.loads(path.read_text())
+                if stored["key"] == json.loads(json.dumps(key)):
+                    return stored["result"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise GossamerError(f"{path} is damaged ({error}); remove it and start again") from None
+        result = compute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, to_json({"key": key, "result": result}).encode())
+        return json.loads(to_json(result))
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the same columns."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_atomically(path, text.getvalue().encode())
