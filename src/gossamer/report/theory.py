@@ -46,6 +46,9 @@ def draw_theory(out: Path, runs: Sequence[dict[str, Any]], bounds: Sequence[Sequ
     floor.set(title=r"(C1) floor of $g_{best}$", xlabel=r"$\eta$")
     still.plot(_steps(diminishing), [p["stationarity"] for p in diminishing["points"]], color=COLOURS["distributed"])
     still.set(title=r"(C2) $g^t$", xlabel="step", xscale="symlog", yscale="log")
+    for axes in (limit, floor):
+        axes.set_xticks(etas, [f"{eta:.3g}" for eta in etas])
+        axes.set_xticks([], minor=True)
     for axes in (apart, limit, decay, still, best, floor):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
