@@ -171,5 +171,14 @@ def test_a_gap_just_beyond_the_needed_links_adds_little(case: str, beyond: float
     assert_deployable(made, links, 1 - radius * (1 - beyond))
 
 
+@pytest.mark.parametrize("beyond", [0.0, 1e-8])
+def test_a_slow_limit_is_still_met_nearly(beyond: float) -> None:
+    """A long path converges slowly: its fastest weights and a feasible matrix are mixed by as little as it takes."""
+    links, radius = GRAPHS["line"](20), np.cos(np.pi / 20) * (1 - beyond)
+    made = design(links, 1 - radius)
+    assert made.objective <= 3e-6
+    assert_deployable(made, links, 1 - radius)
+
+
 def test_the_gap_is_reported_as_it_was_given() -> None:
     assert design(GRAPHS["line"](4), 0.3).gap == 0.3

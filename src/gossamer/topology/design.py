@@ -210,6 +210,9 @@ def _deployed(problem: _Problem, found: State, bound: float, margin: float, iter
         best = _averaging(problem)
         least = entries.objective(best)
     if least - floored_bound > problem.slack(least):
+        best = _nearer(problem, best)
+        least = entries.objective(best)
+    if least - floored_bound > problem.slack(least):
         warnings.warn(
             f"the design stopped after {iterations} iterations with an objective of {least:.6g}, proved to be at least "
             f"{floored_bound:.6g}; allow more iterations or a larger tolerance than {problem.tolerance:g}",
@@ -245,6 +248,18 @@ def _on_needed_links(problem: _Problem, known: Matrix, effort: int, iterations: 
         if problem.entries.objective(C) == 0.0 and problem.accepts(C):
             return _made(problem, C, 0.0, iterations)
     return None
+
+
+def _nearer(problem: _Problem, best: Matrix) -> Matrix:
+    """The fastest weights on the needed links with just enough of `best`, if that is better.
+
+    The spectral radius is convex: C = (1 - t) F + t best has at most (1 - t) rho(F) + t rho(best).
+    """
+    found = fastest_mixing(problem.links, problem.nonnegative, problem.floors(best), 1e-7, SPEED_UP)
+    fastest, reached = found.spectral_radius, spectral_radius(best)
+    t = (fastest - problem.radius) / (fastest - reached) if fastest > problem.radius > reached else 1.0
+    C = deployable((1 - t) * found.combination + t * best, False)
+    return C if problem.accepts(C) and problem.entries.objective(C) < problem.entries.objective(best) else best
 
 
 def _averaging(problem: _Problem) -> Matrix:
