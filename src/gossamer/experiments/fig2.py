@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     cache, radii, sweeps = Cache(out / "cache"), RADII[::2] if quick else RADII, []
     for seed in range(seeds):
         key = {"experiment": "fig2", "agents": 20, "seed": seed, "radii": radii}
-        made = cache.get(key, lambda seed=seed: sweep("random", random_shared_edges(20, seed), radii).to_dict())  # type: ignore[misc]
-        sweeps.append(made)
+        sweeps.append(cache.get(key, partial(_sweep_of, seed, radii)))
         follow(seed + 1, seeds, f"seed {seed}")
     sparsity = np.array([[point["sparsity"] for point in made["points"]] for made in sweeps])
     gaps = np.array([[p["objective"] - p["lower_bound"] for p in made["points"]] for made in sweeps])
@@ -99,6 +99,10 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
         ],
         ["fig2.csv", "fig2.png", "fig2.pdf"],
     )
+
+
+def _sweep_of(seed: int, radii: Sequence[float]) -> dict[str, Any]:
+    return sweep("random", random_shared_edges(20, seed), radii).to_dict()
 
 
 def sweep(
