@@ -24,7 +24,7 @@ from gossamer.errors import GossamerWarning
 def designed(B: np.ndarray, gap: float, tolerance: float) -> dict[str, float]:
     begin = time.perf_counter()
     made = topology.design(B, gap, tolerance=tolerance)
-    found = topology.certify(made.combination, topology.links_of(made.combination), made.needed, made)
+    found = topology.certify_design(made)
     seconds = time.perf_counter() - begin
     assert all(found.assumptions.holds.values())
     excess = made.objective - made.lower_bound

@@ -119,12 +119,12 @@ def sweep(
     for number, radius in enumerate(sorted(radii), 1):
         made = topology.design(shared_edges, 1.0 - radius, nonnegative=nonnegative, warm_start=warm, **design_options)
         warm = made.warm_start
-        found = topology.certify(made.combination, topology.links_of(made.combination), needed, made)
+        found = topology.certify_design(made)
         points.append(
             Point(
                 radius,
                 found.sparsity,
-                int((found.links & ~needed).sum()) // 2,
+                found.num_added,
                 made.objective,
                 made.lower_bound,
                 found.assumptions.spectral_radius,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from gossamer.agents.measures import mean_params, squared_projection
-from gossamer.agents.step import loss_gradient, training_step
+from gossamer.agents.step import training_step
 from gossamer.data import DataGraph, make_graph
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
 from gossamer.report.theory import draw_theory
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.simulation import run
-from gossamer.runtime.training import Run, start
+from gossamer.runtime.training import Run, start, whole_gradient
 
 AGENTS = 6
 DECAY = 0.02  # of the step size under (C2)
@@ -78,13 +78,12 @@ def _measured(state: Run) -> dict[str, float]:
     host = state.host
     centre = mean_params(host.params)
     apart = sum(float((part - centre[name]).square().sum()) for name, part in host.params.items())
-
-    def gradient(params: Any) -> Any:
-        _, g = run(loss_gradient(host.with_params(params), dropout=False))
-        return {name: part + host.training.weight_decay / host.num_agents * params[name] for name, part in g.items()}
-
-    here = sum(float(part.square().sum()) for part in gradient(host.params).values())
-    return {"apart": math.sqrt(apart), "stationarity": squared_projection(gradient(centre)), "slope": math.sqrt(here)}
+    slope = sum(float(part.square().sum()) for part in whole_gradient(host, host.params).values())
+    return {
+        "apart": math.sqrt(apart),
+        "stationarity": squared_projection(whole_gradient(host, centre)),
+        "slope": math.sqrt(slope),
+    }
 
 
 def bound(found: dict[str, Any]) -> list[float]:

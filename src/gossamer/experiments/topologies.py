@@ -36,8 +36,7 @@ class Topology:
         """Write topology.json and topology.png into a new folder."""
         create(folder)
         write_atomically(folder / "topology.json", (to_json(self.to_dict()) + "\n").encode())
-        radius = None if self.certificate.design is None else 1.0 - self.certificate.design.gap
-        draw_topology(folder / "topology.png", self.certificate, self.shared_edges, radius, title=self.name)
+        draw_topology(folder / "topology.png", self.certificate, self.shared_edges, title=self.name)
 
 
 def of_data(

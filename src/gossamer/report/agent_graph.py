@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.report.curves import COLOURS, save_figure
+from gossamer.report.curves import COLOURS, save_figure, tidy
 
 NEEDED, ADDED, MISSING = COLOURS["distributed"], COLOURS["centralised"], COLOURS["graphless"]
 
 
-def draw_topology(
-    path: Path, certificate: Any, shared_edges: NDArray[np.float64], radius: float | None, title: str
-) -> None:
+def draw_topology(path: Path, certificate: Any, shared_edges: NDArray[np.float64], title: str) -> None:
     """The agents on a circle, needed links as wide as they have shared edges, added ones apart; and the spectrum."""
     from matplotlib.figure import Figure
 
@@ -25,17 +23,18 @@ def draw_topology(
     found = certificate.assumptions.spectral_radius
     spectrum.plot(range(1, m + 1), certificate.spectrum, "o", color=NEEDED, markersize=max(2.0, 6 - m / 100))
     spectrum.axhspan(-found, found, color=NEEDED, alpha=0.12, label=f"spectral radius {found:.3f}")
-    if radius is not None:
+    if certificate.design is not None:
+        gap = certificate.design.gap
+        radius = 1 - gap
         for value in (-radius, radius):
             line = spectrum.axhline(value, color=ADDED, linestyle="--", linewidth=1.2)
-        line.set_label(rf"$\pm(1 - \gamma)$, $\gamma$ = {1 - radius:g}")
+        line.set_label(rf"$\pm(1 - \gamma)$, $\gamma$ = {gap:g}")
     spectrum.set(
         title="Spectrum of C", xlabel="eigenvalue, ascending", ylim=(min(-1.05, certificate.spectrum[0] - 0.05), 1.1)
     )
     spectrum.xaxis.get_major_locator().set_params(integer=True)
     spectrum.legend(frameon=False, loc="lower right")
-    spectrum.grid(alpha=0.25)
-    spectrum.spines[["top", "right"]].set_visible(False)
+    tidy(spectrum)
     figure.suptitle(f"{title}, {m} agents")
     save_figure(figure, path)
 
@@ -52,7 +51,7 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
     kinds = (
         (needed & ~links, MISSING, ":", np.full((m, m), 1.0), "needed, but missing"),
         (
-            links & ~needed,
+            certificate.added,
             ADDED,
             (0, (4, 2)),
             0.6 + 2.4 * weight / max(weight[links].max(initial=0.0), 1e-300),
@@ -61,7 +60,7 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
         (links & needed, NEEDED, "-", 0.8 + 5.2 * np.sqrt(shared_edges / max(shared_edges.max(), 1e-300)), "needed"),
     )
     crowd = min(1.0, 150 / max(1, links.sum() / 2))  # many links are drawn fainter and thinner
-    for chosen, colour, style, width, label in kinds:
+    for chosen, colour, style, width, _ in kinds:
         k, z = np.nonzero(np.triu(chosen, 1))
         axes.add_collection(
             LineCollection(
@@ -70,7 +69,6 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
                 linestyles=[style],
                 linewidths=width[k, z] * max(0.25, crowd),
                 alpha=0.35 + 0.4 * crowd,
-                label=f"{label} ({len(k)})",
             )
         )
     axes.scatter(*places.T, s=max(12, 420 - 9 * m), color="white", edgecolors="black", zorder=3)
@@ -105,10 +103,7 @@ def _around(links: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def draw_sweep(path: Path, sweep: Any) -> None:
     """Fig. 2: the share of zero entries of C against 1 - gamma, with the minimally connected limit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _sparsity_axes()
     axes.axhline(
         100 * sweep.limit_sparsity, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network"
     )
@@ -127,36 +122,33 @@ def draw_sweep(path: Path, sweep: Any) -> None:
         color=NEEDED,
         label="designed by Algorithm 2",
     )
-    axes.set(
-        title=f"{sweep.name}, {sweep.agents} agents",
-        xlabel=r"$1 - \gamma$",
-        ylabel="zero entries of C [%]",
-        xlim=(0, 1),
-    )
+    axes.set_title(f"{sweep.name}, {sweep.agents} agents")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.9))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
+
+
+def _sparsity_axes() -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=r"$1 - \gamma$", ylabel="zero entries of C [%]", xlim=(0, 1))
+    tidy(axes)
+    return figure, axes
 
 
 def draw_sweeps(out: Path, sweeps: Sequence[dict[str, Any]]) -> None:
     """Fig. 2 over several random A: the mean and the standard deviation as a band."""
-    from matplotlib.figure import Figure
-
     radii = [point["radius"] for point in sweeps[0]["points"]]
     sparsity = 100 * np.array([[point["sparsity"] for point in made["points"]] for made in sweeps])
     mean, deviation = sparsity.mean(0), sparsity.std(0)
     limit = 100 * np.mean([made["limit_sparsity"] for made in sweeps])
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _sparsity_axes()
     axes.axhline(limit, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network, mean")
     axes.fill_between(radii, mean - deviation, mean + deviation, color=NEEDED, alpha=0.2, linewidth=0)
     axes.plot(radii, mean, "o-", color=NEEDED, label=f"designed by Algorithm 2, {len(sweeps)} random A")
-    axes.set(xlabel=r"$1 - \gamma$", ylabel="zero entries of C [%]", xlim=(0, 1))
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="lower right")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     for suffix in ("png", "pdf"):
         save_figure(figure, out / f"fig2.{suffix}")

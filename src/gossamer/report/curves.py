@@ -40,12 +40,17 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
     apart.set(title="Disagreement between agents", xlabel="step")
     if any(record["disagreement"] > 0 for record in histories["distributed"]):
         apart.set_yscale("log")
-    for axes in (loss, score, apart):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(loss, score, apart)
     score.legend(frameon=False, reverse=True)
     figure.suptitle(title)
     save_figure(figure, path)
+
+
+def tidy(*plots: Any) -> None:
+    """A faint grid and no frame, as in every figure here."""
+    for axes in plots:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(figure: "Figure", path: Path) -> None:

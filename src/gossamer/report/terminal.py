@@ -148,7 +148,7 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
     )
     if settings.agents > 1:
         certificate = deployment.certificate
-        added = int((certificate.links & ~certificate.needed).sum()) // 2
+        added = certificate.num_added
         console.print(
             f"Topology {settings.topology}: {links - added} links that the data needs, {added} others; spectral radius "
             f"{certificate.assumptions.spectral_radius:.3f}",

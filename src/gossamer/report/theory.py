@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.report.curves import COLOURS, save_figure
+from gossamer.report.curves import COLOURS, save_figure, tidy
 
 
 def draw_theory(out: Path, runs: Sequence[dict[str, Any]], bounds: Sequence[Sequence[float]]) -> None:
@@ -49,11 +49,9 @@ def draw_theory(out: Path, runs: Sequence[dict[str, Any]], bounds: Sequence[Sequ
     for axes in (limit, floor):
         axes.set_xticks(etas, [f"{eta:.3g}" for eta in etas])
         axes.set_xticks([], minor=True)
-    for axes in (apart, limit, decay, still, best, floor):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-        if axes is not still:
-            axes.legend(frameon=False, fontsize=8)
+    tidy(apart, limit, decay, best, floor, still)
+    for axes in (apart, limit, decay, best, floor):
+        axes.legend(frameon=False, fontsize=8)
     for suffix in ("png", "pdf"):
         save_figure(figure, out / f"theory.{suffix}")
 

@@ -153,9 +153,10 @@ def connect(
         made = topology.design(
             shared, settings.gap, nonnegative=settings.nonnegative, progress=progress, **design_options
         )
-        links = topology.links_of(made.combination)
+        designed = topology.certify_design(made)
         if settings.keep_links == 1.0:
-            return topology.certify(made.combination, links, needed, made)
+            return designed
+        links = designed.links
     elif settings.topology in topology.FAMILIES:
         links = topology.FAMILIES[settings.topology](m, settings.seed)
     else:

@@ -17,6 +17,7 @@ from gossamer.agents.measures import Scores, disagreement, evaluate, mean_params
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
+from gossamer.model import Params
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.simulation import run
@@ -117,14 +118,18 @@ def _go_on(state: Run, hooks: Hooks) -> Run:
         hooks.on_step(state.host.step, float(loss))
 
 
+def whole_gradient(host: Host, params: Params) -> Params:
+    """The gradient of L at these weights, weight decay included and dropout off, for all agents on one host."""
+    _, gradient = run(loss_gradient(host.with_params(params), dropout=False))
+    for name, g in gradient.items():
+        g.add_(params[name], alpha=host.training.weight_decay / host.num_agents)
+    return gradient
+
+
 def _record(state: Run) -> Record:
     """One line of metrics: scores, disagreement, g^t at the mean weights and the best so far (eq. (19)-(20))."""
     host = state.host
-    centre = mean_params(host.params)
-    _, gradient = run(loss_gradient(host.with_params(centre), dropout=False))
-    for name, g in gradient.items():
-        g.add_(centre[name], alpha=host.training.weight_decay / host.num_agents)
-    stationarity = squared_projection(gradient)
+    stationarity = squared_projection(whole_gradient(host, mean_params(host.params)))
     before = [record["stationarity"] for record in state.history if record["step"] > 0]
     best = min([stationarity, *before]) if host.step > 0 else math.nan  # eq. (20) begins at n = 1
     return {

@@ -14,7 +14,7 @@ The code is organised as follows:
 """
 
 from gossamer.topology.assumptions import Assumptions, check_assumptions
-from gossamer.topology.certificate import Certificate, certify
+from gossamer.topology.certificate import Certificate, certify, certify_design
 from gossamer.topology.checks import check_shared_edges
 from gossamer.topology.design import Design, design
 from gossamer.topology.families import (
@@ -47,6 +47,7 @@ __all__ = [
     "Links",
     "carried_edges",
     "certify",
+    "certify_design",
     "check_assumptions",
     "check_shared_edges",
     "complete",

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.topology.anderson import Anderson, Matrix
+from gossamer.topology.anderson import Anderson
+from gossamer.topology.families import Matrix
 
 
 @dataclass(frozen=True)

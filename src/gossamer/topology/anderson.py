@@ -1,9 +1,9 @@
 """Anderson acceleration of a fixed-point iteration W <- G(W), for the slow last digits of Algorithm 2."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from gossamer.topology.families import Matrix
+
 VANISHED = 1e-200  # squared steps below this are rounding, and near the smallest numbers that there are
 EVERY = 5  # plain steps between two accelerated ones
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gossamer.topology.assumptions import Assumptions, check_assumptions
 from gossamer.topology.design import Design
-from gossamer.topology.families import Links
+from gossamer.topology.families import Links, links_of
 
 REDUCTION = 1e-3  # of the disagreement, for which rounds are predicted
 
@@ -27,6 +27,15 @@ class Certificate:
     @property
     def num_agents(self) -> int:
         return len(self.combination)
+
+    @property
+    def added(self) -> Links:
+        """The links that the data does not need."""
+        return self.links & ~self.needed
+
+    @property
+    def num_added(self) -> int:
+        return int(self.added.sum()) // 2
 
     @property
     def nonnegative(self) -> bool:
@@ -60,7 +69,7 @@ class Certificate:
             "objective": self.objective,
             "lower_bound": made and made.lower_bound,
             "needed_links": _pairs(self.needed & self.links),
-            "added_links": _pairs(self.links & ~self.needed),
+            "added_links": _pairs(self.added),
             "missing_links": _pairs(self.needed & ~self.links),
             "holds": found.holds,
             "asymmetry": found.asymmetry,
@@ -90,6 +99,11 @@ def certify(combination: NDArray[np.float64], links: Links, needed: Links, desig
         float(abs(combination[~needed & ~np.eye(len(needed), dtype=bool)]).sum()),
         design,
     )
+
+
+def certify_design(made: Design) -> Certificate:
+    """The certificate of a designed C on the links that it has."""
+    return certify(made.combination, links_of(made.combination), made.needed, made)
 
 
 def _pairs(links: Links) -> list[list[int]]:

@@ -25,9 +25,8 @@ from gossamer.topology.admm import (
     spectral_radius,
     start,
 )
-from gossamer.topology.anderson import Matrix
 from gossamer.topology.checks import check_gap, check_shared_edges
-from gossamer.topology.families import Links, needed
+from gossamer.topology.families import Links, Matrix, needed
 from gossamer.topology.fastest import CHECK_EVERY, ROUNDING, Progress, deployable, fastest_mixing
 from gossamer.topology.weights import metropolis
 

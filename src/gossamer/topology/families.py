@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 Links = NDArray[np.bool_]
+Matrix = NDArray[np.float64]
 
 
 def complete(num_agents: int) -> Links:
@@ -80,7 +81,7 @@ FAMILIES: dict[str, Callable[[int, int], Links]] = {  # of the number of agents 
 }
 
 
-def links_of(combination: NDArray[np.float64]) -> Links:
+def links_of(combination: Matrix) -> Links:
     """The agent graph that the nonzero entries of a C draw."""
     return np.asarray(combination != 0) & ~np.eye(len(combination), dtype=bool)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossamer.topology.admm import Entries, iterate, lower_bound, spectral_radius, start
-from gossamer.topology.anderson import Matrix
-from gossamer.topology.families import Links, components
+from gossamer.topology.families import Links, Matrix, components
 from gossamer.topology.weights import metropolis, with_diagonal
 
 Progress = Callable[[int, str], None]  # of the iterations so far and what they reached
