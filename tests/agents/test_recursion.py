@@ -21,7 +21,15 @@ def trained(case, steps: int = STEPS, **options):
 
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02), ("adam", 0.01)])
 @pytest.mark.parametrize(
-    "extras", [{}, {"weight_decay": 0.3, "step_decay": 0.1}, {"consensus_every": 3}, {"consensus_every": 0}], ids=str
+    "extras",
+    [
+        {},
+        {"weight_decay": 0.3, "step_decay": 0.1},
+        {"consensus_every": 3},
+        {"consensus_every": 0},
+        {"mix_first": True, "weight_decay": 0.3, "consensus_every": 2},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("kind", ["gcn", "chebyshev"])
 def test_twenty_steps_equal_the_recursion(rule: str, eta: float, extras: dict, kind: str) -> None:

@@ -95,11 +95,15 @@ def recursion(
     steps: int,
     *,
     every: int = 1,
+    mix_first: bool = False,
     weight_decay: float = 0.0,
     step_decay: float = 0.0,
     beta: float = 0.9,
 ) -> list[Tensor]:
-    """The stacked recursion w^{t+1} = (C x I) psi^t of eq. (14), psi^t by the plain formulas of each rule."""
+    """The stacked recursion w^{t+1} = (C x I) psi^t of eq. (14), psi^t by the plain formulas of each rule.
+
+    With `mix_first` the descent starts from (C x I) w^t instead, with the gradient of w^t.
+    """
     m = len(C)
     w = [part.clone() for part in weights]
     first = [torch.zeros_like(part) for part in w]
@@ -107,6 +111,9 @@ def recursion(
     for t in range(steps):
         g = [a + weight_decay / m * b for a, b in zip(gradients(problem, w, None, t), w, strict=True)]
         rate = eta / (1 + step_decay * t)
+        mix = every and (t + 1) % every == 0
+        if mix and mix_first:
+            w = [torch.einsum("kz,z...->k...", C, part) for part in w]
         if rule == "gd":
             psi = [a - m * rate * b for a, b in zip(w, g, strict=True)]
         elif rule == "momentum":
@@ -119,8 +126,7 @@ def recursion(
                 a - rate * (v / (1 - beta ** (t + 1))) / ((s / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
                 for a, v, s in zip(w, first, second, strict=True)
             ]
-        mix = every and (t + 1) % every == 0
-        w = [torch.einsum("kz,z...->k...", C, part) for part in psi] if mix else psi
+        w = [torch.einsum("kz,z...->k...", C, part) for part in psi] if mix and not mix_first else psi
     return w
 
 

@@ -31,13 +31,14 @@ BASE = {"dataset": "case", "agents": 4, "hidden": 5, "topology": "complete", "in
 
 def test_every_training_setting_reaches_the_host() -> None:
     options = {"update": "momentum", "momentum": 0.5, "step_size": 0.25, "step_decay": 0.1, "weight_decay": 0.2,
-               "consensus_every": 3, "same_initial": True, "dtype": "float64", "activation": "elu", "dropout": 0.3,
+               "consensus_every": 3, "mix_first": True, "same_initial": True, "dtype": "float64", "activation": "elu", "dropout": 0.3,
                "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
     case = make_case(n=40)
     settings = make_settings({**BASE, **options})
     host = host_of(make_deployment(case.graph, settings, assignment=case.owner), settings)
     how = host.training
     assert (how.step_size, how.step_decay, how.weight_decay, how.consensus_every, how.seed) == (0.25, 0.1, 0.2, 3, 3)
+    assert how.mix_first
     state = {"velocity.w": torch.ones(1)}
     how.rule.update({"w": torch.zeros(1)}, state, {"w": torch.zeros(1)}, 1.0, 0)
     assert float(state["velocity.w"]) == 0.5

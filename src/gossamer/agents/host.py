@@ -33,6 +33,7 @@ class Training:
     step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is (C1), above it (C2)
     weight_decay: float = 0.0
     consensus_every: int = 1  # 0: never
+    mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
     seed: int = 0
 
 

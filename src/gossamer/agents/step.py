@@ -39,12 +39,14 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     if how.weight_decay:
         for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
             g.add_(host.params[name], alpha=how.weight_decay / host.num_agents)
-    psi = how.rule.update(gradient, host.state, host.params, step_size(host), t)
-    if how.consensus_every and (t + 1) % how.consensus_every == 0:
-        params = yield from host.mixing(psi, into=host.params)
-    else:
-        params = psi
-    return replace(host, params=params, step=t + 1), loss
+    mix = bool(how.consensus_every) and (t + 1) % how.consensus_every == 0
+    params = host.params
+    if mix and how.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
+        params = yield from host.mixing(params, into={name: torch.empty_like(w) for name, w in params.items()})
+    psi = how.rule.update(gradient, host.state, params, step_size(host), t)
+    if mix and not how.mix_first:
+        psi = yield from host.mixing(psi, into=params)
+    return replace(host, params=psi, step=t + 1), loss
 
 
 def loss_gradient(host: Host, dropout: bool = True) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:

@@ -21,6 +21,7 @@ PANELS = {
         "weight_decay",
         "steps",
         "consensus_every",
+        "mix_first",
         "initial_deviation",
         "same_initial",
         "seed",

@@ -43,19 +43,29 @@ class Cache:
 
     def get(self, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """The result stored under this key, or computed and stored now."""
-        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-        path = self.folder / f"{name}.json"
-        if path.is_file():
-            try:
-                stored = json.loads(path.read_text())
-                if stored["key"] == json.loads(json.dumps(key)):
-                    return stored["result"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise GossamerError(f"{path} is damaged ({error}); remove it and start again") from None
-        result = compute()
+        known = self.find(key)
+        return self.store(key, compute()) if known is None else known
+
+    def find(self, key: Mapping[str, Any]) -> Any:
+        """The result stored under this key, or None."""
+        path = self._path(key)
+        if not path.is_file():
+            return None
+        try:
+            stored = json.loads(path.read_text())
+            return stored["result"] if stored["key"] == json.loads(json.dumps(key)) else None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GossamerError(f"{path} is damaged ({error}); remove it and start again") from None
+
+    def store(self, key: Mapping[str, Any], result: Any) -> Any:
+        """Keep a result; what comes back is what `find` would give."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, to_json({"key": key, "result": result}).encode())
+        write_atomically(self._path(key), to_json({"key": key, "result": result}).encode())
         return json.loads(to_json(result))
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        return self.folder / f"{name}.json"
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

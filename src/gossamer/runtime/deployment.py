@@ -100,6 +100,7 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
         step_decay=settings.step_decay,
         weight_decay=settings.weight_decay,
         consensus_every=settings.consensus_every,
+        mix_first=settings.mix_first,
         seed=settings.seed,
     )
     return make_host(

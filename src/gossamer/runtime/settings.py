@@ -82,6 +82,8 @@ class Settings(BaseModel):
     """Number of iterations; 0 writes the initial weights."""
     consensus_every: int = Field(1, ge=0)
     """Mix weights every so many steps; 0 never."""
+    mix_first: bool = False
+    """Mix the weights before the update (and its statistics) instead of after it."""
     initial_deviation: float = Field(1e-3, ge=0)
     """Standard deviation of the initial weights."""
     same_initial: bool = False
