@@ -31,8 +31,8 @@ BASE = {"dataset": "case", "agents": 4, "hidden": 5, "topology": "complete", "in
 
 def test_every_training_setting_reaches_the_host() -> None:
     options = {"update": "momentum", "momentum": 0.5, "step_size": 0.25, "step_decay": 0.1, "weight_decay": 0.2,
-               "consensus_every": 3, "mix_first": True, "same_initial": True, "dtype": "float64", "activation": "elu", "dropout": 0.3,
-               "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
+               "consensus_every": 3, "mix_first": True, "same_initial": True, "dtype": "float64", "activation": "elu",
+               "dropout": 0.3, "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
     case = make_case(n=40)
     settings = make_settings({**BASE, **options})
     host = host_of(make_deployment(case.graph, settings, assignment=case.owner), settings)
