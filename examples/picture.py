@@ -1,4 +1,4 @@
-"""Draws the README's picture: a data graph on its agents, the agents' own graph, and what training gives."""
+"""Draws the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
 
 import sys
 from pathlib import Path
@@ -6,53 +6,108 @@ from pathlib import Path
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from sklearn.manifold import TSNE
+from matplotlib.patches import FancyArrowPatch
+from scipy.spatial import ConvexHull
 
-import gossamer
-from gossamer.report.curves import COLOURS, LABELS, save_figure
+from gossamer import topology
+from gossamer.agents.links import factor
+from gossamer.assignment import nearest, shared_edges
+from gossamer.data import make_graph
+from gossamer.report.curves import save_figure
 
 target = Path(sys.argv[1] if len(sys.argv) > 1 else "overview.png")
-graph = gossamer.load("digits")
-result = gossamer.train(graph, agents=10, steps=200)
-owner, shared = result.run.deployment.assignment, result.run.deployment.shared_edges
-place = TSNE(random_state=0).fit_transform(graph.features)
-palette = ["#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999", "#332288", "#44AA99"]
 
-figure = Figure(figsize=(13, 4.2), layout="constrained")
-data, agents, curves = figure.subplots(1, 3)
+# Sensors on a jittered grid, joined where no third one lies in the circle between two; each reports to a base station.
+grid = np.stack(np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 5)), axis=-1).reshape(-1, 2)
+sensors = grid + np.random.default_rng(5943).uniform(-0.2, 0.2, grid.shape)
+apart = ((sensors[:, None] - sensors) ** 2).sum(-1)
+edges = np.argwhere(np.triu((apart[:, :, None] <= apart[:, None, :] + apart).all(-1), 1))
+n, every = len(sensors), np.ones(len(sensors), dtype=bool)
+graph = make_graph("sensors", edges, sensors, np.zeros(n), train=every, validation=~every, test=~every)
+stations = np.array([(-1, 1), (1, 1), (1, -1), (-1, -1)])
+m = len(stations)
+owner = nearest(sensors, stations)
 
-ends = place[graph.edges]
-crossing = owner[graph.edges[:, 0]] != owner[graph.edges[:, 1]]
-data.add_collection(LineCollection(ends[~crossing], colors="#BBBBBB", linewidths=0.3, zorder=1))
-data.add_collection(LineCollection(ends[crossing], colors="#333333", linewidths=0.4, alpha=0.6, zorder=2))
-data.scatter(*place.T, c=[palette[k] for k in owner], s=7, linewidths=0, zorder=3)
-data.set_title("The data graph, coloured by agent")
+# What the agents make of it: links, mixing weights, and the rows that a propagation sends over the links.
+B = shared_edges(graph, owner, m)
+made = topology.certify_design(topology.design(B))
+i, j = np.concatenate([graph.edges, graph.edges[:, ::-1]]).T
+inside = owner[i] == owner[j]
+to, at = i[~inside], j[~inside]
+rows = sum(count for _, count in factor(to, at, np.ones(len(to)), owner[to], owner[at]).counts)
+active = max(range(n), key=lambda v: (len(set(owner[j[i == v]])), inside[i == v].sum()))  # has the most agents around
 
-angle = 2 * np.pi * np.arange(10) / 10
-seat = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-for k, z in zip(*np.nonzero(np.triu(shared)), strict=True):
-    agents.plot(*seat[[k, z]].T, color="#777777", linewidth=0.4 + 5 * shared[k, z] / shared.max(), zorder=1)
-agents.scatter(*seat.T, c=palette, s=60 + np.bincount(owner) * 2, edgecolors="black", linewidths=0.6, zorder=2)
-agents.margins(0.15)
-agents.set_aspect("equal")
-agents.set_title("The agents, linked where they share edges")
+EDGE = np.array(["#0072B2", "#009E73", "#E69F00", "#CC79A7"])  # Okabe and Ito's colours, safe for the colour-blind
+FILL = np.array(["#D3E6F2", "#CDEBE1", "#FBECCB", "#F6E3EC"])
+ACTIVE, DARK, FAINT = "#D55E00", "#333333", "#B5B5B5"
+place = sensors + 0.3 * stations[owner]  # the agents a little apart
+outermost = [max(np.flatnonzero(owner == k), key=lambda v: place[v] @ stations[k]) for k in range(m)]
 
-for name, history in (
-    ("graphless", result.baseline_histories["graphless"]),
-    ("centralised", result.baseline_histories["centralised"]),
-    ("distributed", result.run.history),
-):
-    curves.plot(
-        [r["step"] for r in history],
-        [r["test"]["accuracy"] for r in history],
-        color=COLOURS[name],
-        linewidth=2,
-        label=LABELS[name],
-    )
-curves.set(title="Test accuracy while training", xlabel="step", ylim=(0, 1))
-curves.legend(frameon=False, loc="lower right", reverse=True)
-curves.grid(alpha=0.25)
-curves.spines[["top", "right"]].set_visible(False)
-for axes in (data, agents):
+
+def draw_agents(axes, places, size, fontsize):
+    axes.scatter(*places.T, s=size, c=FILL, edgecolors=EDGE, linewidths=fontsize / 6, zorder=7)
+    for k in range(m):
+        axes.text(*places[k], k + 1, fontsize=fontsize, weight="bold", ha="center", va="center_baseline", zorder=8)
+
+
+def draw_graph(axes, across):
+    """The agents' regions, the data edges, of which `across` is the look of those between agents, and the vertices."""
+    for k in range(m):
+        hull = place[owner == k][ConvexHull(place[owner == k]).vertices]
+        for width, colour in ((33, EDGE[k]), (30, FILL[k])):
+            axes.fill(*hull.T, facecolor=colour, edgecolor=colour, linewidth=width, joinstyle="round")
+    lines = place[np.stack([i, j], axis=1)]
+    axes.add_collection(LineCollection(lines[inside], colors=FAINT, linewidths=1.2))
+    axes.add_collection(LineCollection(lines[~inside], **across))
+    fill = np.where(np.isin(np.arange(n), to), EDGE[owner], "white")
+    axes.scatter(*place.T, s=75, c=fill, edgecolors=EDGE[owner], linewidths=1.8, zorder=4)
+    draw_agents(axes, place[outermost] + 0.19 * stations, 420, 15)
+
+
+def draw_arrow(axes, tail, head, style, shrink, **look):
+    axes.add_patch(FancyArrowPatch(tail, head, arrowstyle=style, shrinkA=shrink[0], shrinkB=shrink[1], **look))
+
+
+def draw_messages(axes, back):
+    """The messages that make the active vertex's output, or what its loss sends back."""
+    draw_graph(axes, {"colors": FAINT, "linewidths": 1.2})
+    for v, here in zip(j[i == active], inside[i == active], strict=True):
+        style = "<|-" if back else "-|>"
+        width, head, colour = (1.8, 15, DARK) if here else (4.5, 24, ACTIVE)
+        draw_arrow(axes, place[v], place[active], style, (6, 9), lw=width, mutation_scale=head, color=colour, zorder=5)
+    axes.scatter(*place[active], s=230, c=ACTIVE, edgecolors="black", linewidths=2, zorder=6)
+
+
+def draw_consensus(axes):
+    seat = 0.95 * stations
+    for k, z in np.argwhere(np.triu(made.links)):
+        draw_arrow(axes, seat[k], seat[z], "<|-|>", (27, 27), lw=3.5, mutation_scale=24, color=DARK)
+        middle, (x, y) = (seat[k] + seat[z]) / 2, seat[z] - seat[k]
+        beside = 0.41 * np.array([-y, x]) / np.hypot(x, y)
+        spot = max(middle + beside, middle - beside, key=lambda p: (round(np.hypot(*p), 3), p[1]))
+        label = f"$C_{{{k + 1}{z + 1}}}$\n{made.combination[k, z]:.2f}"
+        axes.text(*spot, label, fontsize=17, ha="center", va="center")
+    draw_agents(axes, seat, 2300, 20)
+
+
+figure = Figure(figsize=(13, 4.8), dpi=140)
+panels = figure.subplots(1, 4)
+figure.subplots_adjust(left=0.004, right=0.996, bottom=0.13, top=0.84, wspace=0.02)
+draw_graph(panels[0], {"colors": DARK, "linewidths": 2.2})
+draw_messages(panels[1], back=False)
+draw_messages(panels[2], back=True)
+draw_consensus(panels[3])
+k, z = np.argwhere(np.triu(~made.links, 1))[0] + 1
+words = (
+    ("the data graph", "on its agents", f"{n} vertices, {len(edges)} edges,\n{B.sum() // 2} between agents"),
+    ("1  inference", "boundary rows forward", f"{rows} rows over {made.links.sum() // 2} links,\nonce per propagation"),
+    ("2  back-propagation", "the same links, reversed", f"{rows} rows back,\nexact gradients"),
+    ("3  consensus", "weights mixed by C", f"{k} and {z} share no edge:\nno link, $C_{{{k}{z}}} = 0$"),
+)
+for axes, (title, subtitle, note) in zip(panels, words, strict=True):
+    axes.set(xlim=(-1.78, 1.78), ylim=(-1.78, 1.85), aspect="equal")
     axes.axis("off")
+    axes.text(0.5, 1.115, title, fontsize=18, weight="bold", ha="center", transform=axes.transAxes)
+    axes.text(0.5, 1.02, subtitle, fontsize=16, ha="center", transform=axes.transAxes)
+    axes.text(0.5, -0.018, note, fontsize=15, ha="center", va="top", transform=axes.transAxes)
 save_figure(figure, target)
