@@ -27,7 +27,7 @@ EDGES = {  # third-party libraries that one module alone may import
     "pydantic": {"runtime/settings.py"},
     "safetensors": {"runtime/directory.py"},
     "sklearn": {"data/digits.py"},
-    "matplotlib": {"report/curves.py", "report/agent_graph.py", "report/theory.py"},
+    "matplotlib": {"report/curves.py", "report/agent_graph.py", "report/panels.py", "report/theory.py"},
     "threadpoolctl": {"topology/design.py"},
     "pymetis": {"assignment/simple.py"},
     "rich": {*COMMANDS, "report/terminal.py", "report/bars.py"},

@@ -1,4 +1,7 @@
-"""Many training runs at once: a worker process for each core, one thread each, every finished run kept in the cache."""
+"""Many training runs at once: a worker process for each core, one thread each, every finished run kept in the cache.
+
+A figure is a plan, settings for each (data set, method, seed); its runs become curves by data set and method.
+"""
 
 import multiprocessing
 import os
@@ -6,22 +9,42 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 
 from gossamer.data import load
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Follow
+from gossamer.experiments.reproduction import Cache, Follow, write_csv
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Record, Run, go_on, start
 
+Trial = dict[str, Any]  # settings by name
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
+Plan = Mapping[tuple[str, str, int], Trial]  # by data set, method and seed
+Found = dict[str, dict[str, list[Curve]]]  # by data set and method, a curve for each seed
+COLUMNS = ("step", "loss", "validation_loss", "validation", "test", "disagreement")
 
 
-def run_trials(cache: Cache, trials: Sequence[Mapping[str, Any]], follow: Follow) -> list[Curve]:
+def run_plan(out: Path, name: str, plan: Plan, follow: Follow) -> Found:
+    """Train a whole figure; `name`.csv in `out` gets every evaluation."""
+    curves = run_trials(Cache(out / "cache"), list(plan.values()), follow)
+    found: Found = {}
+    rows = []
+    for (dataset, method, seed), curve in zip(plan, curves, strict=True):
+        found.setdefault(dataset, {}).setdefault(method, []).append(curve)
+        head = {"dataset": dataset, "method": method, "seed": seed}
+        for values in zip(*(curve[column] for column in COLUMNS), strict=True):
+            rows.append({**head, **dict(zip(COLUMNS, values, strict=True))})
+    write_csv(out / f"{name}.csv", rows)
+    return found
+
+
+def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Curve]:
     """Train every trial (settings by name), those that the cache holds excepted; curves in the order of the trials."""
     curves: dict[int, Curve] = {}
     for index, trial in enumerate(trials):
@@ -32,11 +55,13 @@ def run_trials(cache: Cache, trials: Sequence[Mapping[str, Any]], follow: Follow
         follow(len(curves), len(trials), "from an earlier run")
     missing = [index for index in range(len(trials)) if index not in curves]
     if missing:
+        for dataset in dict.fromkeys(trials[index].get("dataset", "digits") for index in missing):
+            load(dataset)  # found or downloaded once, before the workers all ask for it
         workers = min(len(os.sched_getaffinity(0)), len(missing))
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context, initializer=_prepare_worker) as pool:
             try:
-                running = {pool.submit(train_alone, dict(trials[index])): index for index in missing}
+                running = {pool.submit(train_alone, trials[index]): index for index in missing}
                 for done in as_completed(running):
                     index = running[done]
                     curves[index] = cache.store(trials[index], done.result())
@@ -49,7 +74,7 @@ def run_trials(cache: Cache, trials: Sequence[Mapping[str, Any]], follow: Follow
     return [curves[index] for index in range(len(trials))]
 
 
-def train_alone(trial: Mapping[str, Any]) -> Curve:
+def train_alone(trial: Trial) -> Curve:
     """One run, from its settings to its curve."""
     settings = make_settings({"threads": 1, "baselines": False, **trial})
     return curve_of(trained(start(load(settings.dataset, settings.seed), settings)))
@@ -88,7 +113,7 @@ def _score(record: Record, mask: str) -> float:
     return scores["accuracy"] if "accuracy" in scores else scores["mse"]
 
 
-def told(trial: Mapping[str, Any], curve: Curve) -> str:
+def told(trial: Trial, curve: Curve) -> str:
     """A finished run in a few words."""
     settings = Settings(**trial)
     end = "diverged" if curve["diverged"] else f"loss {curve['loss'][-1]:.2g}"
@@ -102,6 +127,32 @@ def stack(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
     for row, curve in zip(table, curves, strict=True):
         row[: len(curve[what])] = [np.nan if value is None else value for value in curve[what]]
     return table
+
+
+def log_loss(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """The logarithm of the training loss [runs, evaluations], down to what float32 tells from 0."""
+    return np.asarray(np.log(np.maximum(stack(curves, "loss"), 1e-7)))
+
+
+def final(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
+    """The last value of each run [runs]: the mean over its last tenth of evaluations."""
+    table = stack(curves, what)
+    return np.asarray(table[:, -max(1, table.shape[1] // 10) :].mean(1))
+
+
+def steps_to(curves: Sequence[Curve], level: float) -> float:
+    """The first step at which the training loss, geometric mean over the runs, is below a level; infinite if never."""
+    below = np.flatnonzero(log_loss(curves).mean(0) < np.log(level))
+    return float(curves[0]["step"][below[0]]) if len(below) else np.inf
+
+
+def interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Mean of paired differences and Student's 95 % interval around it; of one alone the mean."""
+    mean, n = float(differences.mean()), len(differences)
+    if n == 1:
+        return mean, mean, mean
+    half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
+    return mean, mean - half, mean + half
 
 
 def _prepare_worker() -> None:

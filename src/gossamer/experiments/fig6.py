@@ -1,0 +1,100 @@
+"""Fig. 6: consensus only every so many iterations, or never (Sec. V-E); CORA with 10 agents, and fewer and more."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.experiments.fig3 import points
+from gossamer.experiments.reproduction import Claim, Follow, Outcome
+from gossamer.experiments.setup import trial
+from gossamer.experiments.trials import Found, Trial, final, interval, run_plan, stack
+from gossamer.report.curves import COLOURS
+from gossamer.report.panels import AGENT_COLOURS, Bar, Line, Panel, draw_panels, shades
+
+INTERVALS = {"every iteration": 1, "every 10": 10, "every 50": 50, "every 200": 200, "never": 0}
+SHARES = (5, 10, 20)  # numbers of agents
+
+
+def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+    """The ablation for 10 agents, and the ends of it (always, never) for other numbers of agents."""
+    shorter: Trial = {"steps": 300} if quick else {}
+    intervals = {n: x for n, x in INTERVALS.items() if not quick or n in ("every iteration", "every 50", "never")}
+    shares = (5, 10) if quick else SHARES
+    plan = {}
+    for seed in range(seeds):
+        for m in shares:
+            for name, every in intervals.items():
+                if m == 10 or name in ("every iteration", "never"):
+                    settings = {"agents": m, "consensus_every": every, **shorter}
+                    plan[f"cora, {m} agents", name, seed] = trial("cora", "distributed", seed, **settings)
+    found = run_plan(out, "fig6", plan, follow)
+    claims = [_required(found), _overfits(found), _share(found, shares)]
+    return Outcome("fig6", claims, ["fig6.csv", *_draw(out, found, shares)])
+
+
+def _draw(out: Path, found: Found, shares: tuple[int, ...]) -> list[str]:
+    curves = found["cora, 10 agents"]
+    paint = dict(zip(curves, [COLOURS["distributed"], *shades(len(curves) - 2), "#000000"], strict=True))
+    loss, accuracy, held_out = (
+        [Line(name, paint[name], runs[0]["step"], stack(runs, what)) for name, runs in curves.items()]
+        for what in ("loss", "test", "validation_loss")
+    )
+    bars = [Bar(f"{m} agents", AGENT_COLOURS[m], 100 * _gain(found, m)) for m in shares]
+    return draw_panels(
+        out / "fig6",
+        [
+            [
+                Panel("(a) CORA, 10 agents", loss, "training loss", logarithmic=True),
+                Panel("(b) CORA, 10 agents", accuracy, "test accuracy", low=0.3),
+            ],
+            [
+                Panel("overfitting", held_out, "validation loss", logarithmic=True),
+                Panel("consensus against none", bars, "points of test accuracy gained"),
+            ],
+        ],
+    )
+
+
+def _gain(found: Found, agents: int) -> NDArray[np.float64]:
+    """Test accuracy with consensus in every iteration minus that without any [seeds]."""
+    curves = found[f"cora, {agents} agents"]
+    return final(curves["every iteration"], "test") - final(curves["never"], "test")
+
+
+def _required(found: Found) -> Claim:
+    curves = found["cora, 10 agents"]
+    always = final(curves["every iteration"], "test")
+    changes = {n: interval(final(runs, "test") - always) for n, runs in curves.items() if n != "every iteration"}
+    return Claim(
+        "a consensus step every iteration is required for the highest accuracy (V-E)",
+        f"{100 * always.mean():.1f} %; "
+        + ", ".join(f"{n} {points(*change)}" for n, change in changes.items())
+        + " points",
+        all(mean < 0 for mean, _, _ in changes.values()),
+    )
+
+
+def _overfits(found: Found) -> Claim:
+    curves = found["cora, 10 agents"]
+    with_, without = curves["every iteration"], curves["never"]
+    rise = float(final(without, "validation_loss").mean() - stack(without, "validation_loss").mean(0).min())
+    loss, validation = (
+        [float(final(runs, what).mean()) for runs in (with_, without)] for what in ("loss", "validation_loss")
+    )
+    return Claim(
+        "without consensus the agents go into a strong overfitting phase (V-E)",
+        f"training loss {loss[0]:.2g} with, {loss[1]:.2g} without; validation loss {validation[0]:.2f} with, "
+        f"{validation[1]:.2f} without, {rise:.2f} above its least",
+        validation[1] > 1.5 * validation[0] and rise > 0,
+    )
+
+
+def _share(found: Found, shares: tuple[int, ...]) -> Claim:
+    gains = {m: interval(_gain(found, m)) for m in shares}
+    return Claim(
+        "consensus matters more as the ratio of agents to vertices decreases (V-E)",
+        ", ".join(f"{m} agents {points(*gain)}" for m, gain in gains.items()) + " points gained by consensus",
+        all(gains[a][0] > gains[b][0] for a, b in pairwise(shares)),
+    )

@@ -1,0 +1,80 @@
+"""The claims of Sec. V on the quick settings, on the real data sets where they are."""
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gossamer.cli import app
+from gossamer.data.fetch import SOURCES
+from gossamer.experiments import fig3, fig4, fig5, fig6
+from gossamer.experiments.reproduction import Outcome
+
+
+def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outcome, list[dict[str, str]]]:
+    folder = os.environ.get("GOSSAMER_DATA")
+    if not folder or not (Path(folder) / SOURCES[dataset].path).is_file():
+        pytest.skip(f"{SOURCES[dataset].path} is not in GOSSAMER_DATA ({folder or 'not set'})")
+    outcome = figure.reproduce(out, quick=True, seeds=2, follow=lambda *state: None)  # type: ignore[attr-defined]
+    for file in outcome.files:
+        assert (out / file).stat().st_size > 1000
+    assert {path.name for path in out.iterdir()} == {*outcome.files, "cache"}
+    with (out / f"{name}.csv").open() as file:
+        return outcome, list(csv.DictReader(file))
+
+
+def last(rows: list[dict[str, str]], column: str, **where: str) -> float:
+    """The mean over seeds of what a method ends with."""
+    ends = {row["seed"]: float(row[column]) for row in rows if all(row[k] == v for k, v in where.items())}
+    assert len(ends) == 2
+    return float(np.mean(list(ends.values())))
+
+
+def test_the_distributed_network_is_as_good_as_the_centralised_one_and_both_beat_the_graphless(tmp_path: Path) -> None:
+    outcome, rows = reproduced(fig3, "fig3", "citeseer", tmp_path)
+    failed = [claim for claim in outcome.claims if not claim.holds]
+    assert not failed
+    assert len(outcome.claims) == 6
+    gcn, nn = (last(rows, "test", method=name) for name in ("GCN", "NN"))
+    assert gcn > nn + 0.05
+    for m in (5, 20):
+        assert abs(last(rows, "test", method=f"dGCN, {m} agents") - gcn) < 0.03
+
+
+def test_few_links_keep_most_edges_and_most_of_the_accuracy(tmp_path: Path) -> None:
+    outcome, rows = reproduced(fig4, "fig4", "cora", tmp_path)
+    assert all(claim.holds for claim in outcome.claims), outcome.claims
+    assert last(rows, "test", method="line") > last(rows, "test", method="100 %") - 0.08
+
+
+def test_momentum_and_adam_are_faster_and_the_order_of_consensus_does_not_matter(tmp_path: Path) -> None:
+    outcome, rows = reproduced(fig5, "fig5", "citeseer", tmp_path)
+    for rule in ("momentum", "adam"):
+        assert last(rows, "loss", method=rule) < last(rows, "loss", method="gd")
+    assert outcome.claims[1].holds, outcome.claims
+    first, after = (last(rows, "test", method=name) for name in ("adam, consensus first", "adam"))
+    assert abs(first - after) < 0.03
+
+
+def test_rare_consensus_costs_accuracy_and_none_overfits(tmp_path: Path) -> None:
+    outcome, rows = reproduced(fig6, "fig6", "cora", tmp_path)
+    always, rare, never = (
+        last(rows, "test", method=name, dataset="cora, 10 agents") for name in ("every iteration", "every 50", "never")
+    )
+    assert always > rare > never
+    assert all(claim.holds for claim in outcome.claims[:2]), outcome.claims
+
+
+def test_a_data_set_that_is_nowhere_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GOSSAMER_DATA", "")
+    monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    done = CliRunner().invoke(app, ["reproduce", "fig4", "--quick", "--seeds", "1"])
+    assert done.exit_code == 2
+    assert "'cora' is not in GOSSAMER_DATA (not set)" in " ".join(done.stderr.split())
+    assert "Put the file there, or try again online" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
