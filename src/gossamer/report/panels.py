@@ -56,12 +56,12 @@ def shades(count: int) -> list[str]:
     return [to_hex(colour) for colour in colormaps["cividis"](np.linspace(0.15, 0.9, count))]
 
 
-def draw_panels(target: Path, rows: Sequence[Sequence[Panel]], columns_of_legend: int = 6) -> list[str]:
-    """Draw a grid of panels to `target`.png and .pdf, with the legend of the first panel with lines below."""
+def draw_panels(target: Path, rows: Sequence[Sequence[Panel]]) -> list[str]:
+    """Draw a grid of panels to `target`.png and .pdf, with one legend for all lines below."""
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in rows)
-    figure = Figure(figsize=(4.2 * width, 3.1 * len(rows) + 0.5), layout="constrained")
+    figure = Figure(figsize=(max(5.5, 4.2 * width), 3.1 * len(rows) + 0.5), layout="constrained")
     grid = figure.subplots(len(rows), width, squeeze=False)
     handles: dict[str, Any] = {}
     for row, places in zip(rows, grid, strict=True):
@@ -88,7 +88,7 @@ def draw_panels(target: Path, rows: Sequence[Sequence[Panel]], columns_of_legend
             handles.values(),
             handles.keys(),
             loc="outside lower center",
-            ncols=min(columns_of_legend, len(handles)),
+            ncols=min(2 * width, len(handles)),
             frameon=False,
         )
     files = []
