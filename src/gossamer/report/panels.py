@@ -81,6 +81,8 @@ def draw_panels(target: Path, rows: Sequence[Sequence[Panel]]) -> list[str]:
                 axes.set_xscale("log")
             axes.set_ylim(bottom=panel.low, top=panel.high)
             tidy(axes)
+            if bars:
+                axes.grid(visible=False, axis="x")
         for axes in places[len(row) :]:
             axes.axis("off")
     if len(handles) > 1:

@@ -1,0 +1,79 @@
+"""How to train many runs fastest: one after the other, two worker processes, or stacked on one host. Prints ratios.
+
+    python benchmarks/reproduction.py [--dataset cora] [--agents 10] [--runs 8] [--steps 100]
+
+Everything with one thread a process. Stacked: the runs' graphs side by side as one graph, their agents on one host, C
+block-diagonal; the arithmetic is the same, the calls are fewer.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from gossamer.agents.host import make_host
+from gossamer.agents.step import training_step
+from gossamer.data import load, make_graph
+from gossamer.experiments.reproduction import Cache
+from gossamer.experiments.trials import run_trials, train_alone
+from gossamer.runtime.deployment import host_of, make_deployment
+from gossamer.runtime.settings import make_settings
+from gossamer.runtime.simulation import run
+
+
+def stacked(trials: list[dict]) -> float:
+    """Seconds of all runs on one host, without evaluations."""
+    deployments = []
+    for trial in trials:
+        settings = make_settings(trial)
+        deployments.append(make_deployment(load(settings.dataset, settings.seed), settings))
+    graphs = [d.graph for d in deployments]
+    n, m = graphs[0].num_vertices, deployments[0].num_agents
+    whole = make_graph(
+        "stacked",
+        np.concatenate([graph.edges + i * n for i, graph in enumerate(graphs)]),
+        sparse.csr_array(sparse.vstack([graph.features for graph in graphs])),
+        np.concatenate([graph.targets for graph in graphs]),
+        **{part: np.concatenate([getattr(g, part) for g in graphs]) for part in ("train", "validation", "test")},
+    )
+    host = make_host(
+        whole,
+        sparse.csr_array(sparse.block_diag([d.shift for d in deployments])),
+        deployments[0].network,
+        np.concatenate([d.assignment + i * m for i, d in enumerate(deployments)]),
+        sparse.block_diag([d.combination for d in deployments]).toarray(),
+        range(m * len(trials)),
+        host_of(deployments[0], settings).training,
+    )
+    began = time.perf_counter()
+    for _ in range(settings.steps):
+        host, _ = run(training_step(host))
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--dataset", default="cora")
+    options.add_argument("--agents", type=int, default=10)
+    options.add_argument("--runs", type=int, default=8)
+    options.add_argument("--steps", type=int, default=100)
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    base = {"dataset": given.dataset, "agents": given.agents, "update": "gd", "step_size": 0.5, "steps": given.steps}
+    trials = [{**base, "evaluate_every": given.steps, "seed": seed} for seed in range(given.runs)]
+    alone = sum(train_alone(trial)["seconds"] for trial in trials)
+    with tempfile.TemporaryDirectory() as folder:
+        curves = run_trials(Cache(Path(folder)), trials, lambda *state: None)
+    together = sum(curve["seconds"] for curve in curves) / 2
+    print(f"{given.runs} runs of {given.steps} steps, {given.dataset}, {given.agents} agents, one thread a process")
+    print(f"one after the other      1.00  ({1e3 * alone / given.runs / given.steps:.2f} ms a step)")
+    print(f"two worker processes     {together / alone:.2f}")
+    print(f"stacked on one host      {stacked(trials) / alone:.2f}")
+
+
+if __name__ == "__main__":
+    main()
