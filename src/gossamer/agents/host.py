@@ -23,7 +23,7 @@ from gossamer.model import Layer, Network, Params
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
 MASKS = ("train", "validation", "test")
-CHUNK = 1 << 24  # numbers of a layer's widest array that are held at once for all agents, if there is a batch axis
+CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ def _make_pass(
     features, first = _first_input(
         graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns, dtype
     )
-    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype) for p in plan.layers[1:]))
+    times = 1 if columns is None else len(columns)
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, times) for p in plan.layers[1:]))
     return Pass(
         plan=plan,
         products=products,
@@ -205,7 +206,8 @@ def _first_input(
         product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
     dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
-    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype)
+    times = 1 if columns is None else len(columns)
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
 
 
 def _entropy(
