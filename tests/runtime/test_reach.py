@@ -113,9 +113,10 @@ def test_many_agents_mix_by_the_sparse_product() -> None:
     torch.testing.assert_close(mixed["w"], torch.einsum("kz,zio->kio", torch.tensor(C), psi["w"]))
 
 
-def test_bytes_of_a_batch_are_those_of_its_training_time_steps() -> None:
-    case = make_case(batch=4, n=40)
-    settings = make_settings({**BASE, "layers": "gcn"})
+@pytest.mark.parametrize("batch", [0, 2])
+def test_bytes_of_a_batch_are_those_of_its_training_time_steps(batch: int) -> None:
+    case = make_case(batch=8, n=40)
+    settings = make_settings({**BASE, "layers": "gcn", "batch": batch})
     deployment = make_deployment(case.graph, settings, assignment=case.owner)
     sent = []
 

@@ -60,6 +60,25 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
         assert again.history == whole.history
 
 
+@pytest.mark.parametrize("update", ["momentum", "adam"])
+def test_resumed_inside_an_epoch_of_mini_batches_gives_the_same_bits(update: str, tmp_path: Path) -> None:
+    graph = make_case(n=40, batch=12).graph
+    settings = settings_for(update, "float32").model_copy(update={"batch": 3})
+    assert 1 < graph.train.any(0).sum() // 3 < STEPS
+    whole = go_on(start(graph, settings))
+    for stop in range(STEPS + 1):
+        folder = tmp_path / str(stop)
+        directory.create(folder)
+        part = start(graph, settings)
+        directory.save_start(folder, part)
+        go_on(part, stop_after(stop))
+        directory.save_checkpoint(folder, part)
+        again = go_on(directory.read_run(folder, graph))
+        for name, expected in whole.host.params.items():
+            assert torch.equal(again.host.params[name], expected), (stop, name)
+        assert again.history == whole.history
+
+
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     """Metrics may run ahead of the checkpoint; what lies after it is dropped and computed again."""
     graph = make_case(n=40).graph

@@ -3,6 +3,7 @@
 The code is organised as follows:
     step        one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
     host        a set of agents with their data, plans and weights
+    batches     mini-batches and chunks of time steps
     plan        receptive fields and the product D u, cut for a host
     links       the fewest message rows of a link, D_kz = R_kz S_kz
     exchange    outbox and inbox: what crosses the border to a runtime

@@ -18,10 +18,12 @@ from gossamer.agents.keyed import column_entropy, initial_normal, keep, row_entr
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.rules import State, UpdateRule
 from gossamer.data import DataGraph
+from gossamer.errors import GossamerError
 from gossamer.model import Layer, Network, Params
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
 MASKS = ("train", "validation", "test")
+CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Training:
     weight_decay: float = 0.0
     consensus_every: int = 1  # 0: never
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
+    batch: int = 0  # time steps in a mini-batch; 0: all
     seed: int = 0
 
 
@@ -47,6 +50,12 @@ class Pass:
     entropy: tuple[Tensor, ...]  # for each layer, the words that dropout hashes
     targets: Tensor
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
+    share: float = 1.0  # of the training examples' time steps, for a mini-batch
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there is a batch axis."""
+        return self.masks["train"].ndim == 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Host:
     training: Training
     train_pass: Pass
     full_pass: Pass
+    train_times: Tensor | None  # where the time steps with a training example lie on train_pass's batch axis
+    chunk: int  # time steps that go through the network at once
     mixing: Mixing
     params: Params
     state: State
@@ -84,6 +95,8 @@ def make_host(
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
     m = len(combination)
     everything = np.ones(graph.num_vertices, dtype=bool)
+    times = _train_times(graph, receptive_field)
+    _check_batch(training.batch, times)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     share = (graph, shift, network, assignment, agents, dtype)
     return Host(
@@ -94,6 +107,8 @@ def make_host(
         training=training,
         train_pass=_make_pass(*share, graph.labelled if receptive_field else everything, only_training=receptive_field),
         full_pass=_make_pass(*share, everything, only_training=False),
+        train_times=times,
+        chunk=_chunk(graph.num_vertices, network),
         mixing=make_mixing(combination, agents, dtype),
         params=params,
         state=training.rule.init(params),
@@ -134,7 +149,8 @@ def _make_pass(
     features, first = _first_input(
         graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns, dtype
     )
-    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype) for p in plan.layers[1:]))
+    times = 1 if columns is None else len(columns)
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, times) for p in plan.layers[1:]))
     return Pass(
         plan=plan,
         products=products,
@@ -155,6 +171,33 @@ def _batch_columns(graph: DataGraph, only_training: bool) -> NDArray[np.int64] |
     return np.flatnonzero(graph.train.any(0)) if only_training else np.arange(graph.batch)
 
 
+def _train_times(graph: DataGraph, only_training: bool) -> Tensor | None:
+    """Where the time steps with a training example lie among those that the training pass computes."""
+    if graph.batch is None:
+        return None
+    there = np.flatnonzero(graph.train.any(0))
+    return torch.arange(len(there)) if only_training else torch.from_numpy(there)
+
+
+def _check_batch(batch: int, times: Tensor | None) -> None:
+    if batch and times is None:
+        raise GossamerError(
+            f"a batch of {batch} draws time steps, and this data has none: expected features [vertices, time, "
+            "features]; leave --batch at 0"
+        )
+    if times is not None and batch > len(times):
+        raise GossamerError(
+            f"a batch of {batch} is more than the {len(times)} time steps with a training example; give --batch at "
+            f"most {len(times)}, or 0 to take all of them"
+        )
+
+
+def _chunk(num_vertices: int, network: Network) -> int:
+    """How many time steps to take at once, the same on every host: the widest array stays near CHUNK numbers."""
+    widest = max(max(layer.inputs, layer.outputs) * len(layer.filter.powers) for layer in network.layers)
+    return max(1, CHUNK // (num_vertices * widest))
+
+
 def _first_input(
     graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None, dtype: torch.dtype
 ) -> tuple[Tensor, DenseProduct | SparseProduct]:
@@ -163,7 +206,8 @@ def _first_input(
         product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
     dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
-    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype)
+    times = 1 if columns is None else len(columns)
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
 
 
 def _entropy(

@@ -1,7 +1,7 @@
 """Random numbers that depend on what they are for, never on who draws them or when.
 
-Dropout is a hash of (seed, step, layer, vertex, column) and initial weights are a stream of (seed, agent, layer),
-so that every hosting of the agents sees the same ones (Algorithm 1, line 1).
+Dropout is a hash of (seed, step, layer, vertex, column), initial weights are a stream of (seed, agent, layer) and the
+order of time steps one of (seed, epoch), so that every hosting of the agents sees the same ones (Algorithm 1, line 1).
 """
 
 import torch
@@ -41,6 +41,11 @@ def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) ->
     """Standard normal numbers for one agent's layer, float64."""
     stream = torch.Generator().manual_seed(key(seed, agent, layer) >> 1)
     return torch.randn(shape, generator=stream, dtype=torch.float64)
+
+
+def drawn_order(count: int, seed: int, epoch: int) -> Tensor:
+    """A random order of 0 ... count - 1 for one epoch, int64 [count]."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(key(seed, epoch) >> 1))
 
 
 # xor-shift by so many bits (with the mask that makes the shift a logical one), then a multiplication

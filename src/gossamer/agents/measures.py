@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.agents.batches import chunks
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import MASKS, Host, Pass
 from gossamer.agents.step import forward
@@ -18,8 +19,14 @@ Scores = dict[str, dict[str, float]]
 
 def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, Sums]]:
     """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores."""
-    outputs, _ = yield from forward(host, host.full_pass)
-    return outputs, score_sums(host.full_pass, outputs)
+    parts: list[Tensor] = []
+    sums: Sums = {}
+    for on in chunks(host, host.full_pass):
+        outputs, _ = yield from forward(host, on)
+        parts.append(outputs)
+        for name, part in score_sums(on, outputs).items():
+            sums[name] = sums[name] + part if name in sums else part
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0], sums
 
 
 def score_sums(on: Pass, outputs: Tensor) -> Sums:

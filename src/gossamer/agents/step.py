@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from gossamer.agents.batches import chunks, mini_batch
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host, Pass, dropped
 from gossamer.model import Params
@@ -30,12 +31,12 @@ class Segment:
 
 
 def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
-    """One iteration of Algorithm 1. Returns the host after it and its share of the loss before it.
+    """One iteration of Algorithm 1. Returns the host after it and its share of the (mini-batch's) loss before it.
 
     The host that went in is used up: its weights and state are overwritten in place.
     """
     t, how = host.step, host.training
-    loss, gradient = yield from loss_gradient(host)
+    loss, gradient = yield from loss_gradient(host, mini_batch(host))
     if how.weight_decay:
         for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
             g.add_(host.params[name], alpha=how.weight_decay / host.num_agents)
@@ -49,14 +50,30 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     return replace(host, params=psi, step=t + 1), loss
 
 
-def loss_gradient(host: Host, dropout: bool = True) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
-    """The hosted share of L, and every hosted agent's gradient of L with respect to its own weights."""
-    outputs, segments = yield from forward(host, host.train_pass, differentiate=True, dropout=dropout)
-    with torch.enable_grad():
-        loss = labelled_loss(host, outputs)
-    segments[-1] = Segment(segments[-1].leaves, loss)
-    gradient = yield from backward(host, segments)
-    return loss.detach(), gradient
+def loss_gradient(
+    host: Host, on: Pass | None = None, dropout: bool = True
+) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
+    """The hosted share of L, and every hosted agent's gradient of L with respect to its own weights.
+
+    L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks.
+    """
+    total: Tensor | None = None
+    gradient: Params = {}
+    for part in chunks(host, host.train_pass if on is None else on):
+        outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout)
+        with torch.enable_grad():
+            loss = labelled_loss(host, part, outputs)
+        segments[-1] = Segment(segments[-1].leaves, loss)
+        found = yield from backward(host, part, segments)
+        if total is None:
+            total, gradient = loss.detach(), found
+        else:
+            total = total + loss.detach()
+            for name, g in found.items():
+                gradient[name].add_(g)
+    if total is None:
+        raise AssertionError("a pass without a time step")
+    return total, gradient
 
 
 def step_size(host: Host) -> float:
@@ -98,12 +115,12 @@ def forward(
     return x, segments
 
 
-def backward(host: Host, segments: Sequence[Segment]) -> Generator[Outbox, Inbox, Params]:
+def backward(host: Host, on: Pass, segments: Sequence[Segment]) -> Generator[Outbox, Inbox, Params]:
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
-    `segments` are forward's, the last one ending in the loss. From the last layer to the first: the gradient of a
-    filter's result goes through its transpose, one reversed exchange for each propagation, then through the local
-    segment before it.
+    `segments` are forward's on the same pass, the last one ending in the loss. From the last layer to the first: the
+    gradient of a filter's result goes through its transpose, one reversed exchange for each propagation, then through
+    the local segment before it.
     """
     gradient: Params = {}
     g: Tensor | None = None
@@ -113,17 +130,16 @@ def backward(host: Host, segments: Sequence[Segment]) -> Generator[Outbox, Inbox
         gradient.update(zip(segment.leaves, found, strict=True))
         if index == 0:
             break
-        layer, plan = host.network.layers[index - 1], host.train_pass.plan.layers[index - 1]
+        layer, plan = host.network.layers[index - 1], on.plan.layers[index - 1]
         transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.within)
         terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])
         g = torch.cat(terms) if len(terms) > 1 else terms[0]
     return {name: gradient[name] for name in host.params}
 
 
-def labelled_loss(host: Host, outputs: Tensor) -> Tensor:
-    """The hosted share of L = 1/|T_D| sum over labelled vertices (eq. (3))."""
-    on = host.train_pass
-    return losses(outputs, on.targets)[on.masks["train"]].sum() / host.num_labelled
+def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
+    """The hosted share of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
+    return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.share)
 
 
 def _through(

@@ -19,6 +19,7 @@ PANELS = {
         "step_size",
         "step_decay",
         "weight_decay",
+        "batch",
         "steps",
         "consensus_every",
         "mix_first",

@@ -4,6 +4,7 @@ The code is organised as follows:
     graph      DataGraph and the checks on a user's arrays
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
+    traffic    PeMS loop detectors: flows of sensors on a road graph
     tables     edges, features and labels as CSV
     interop    NetworkX and PyTorch Geometric graphs
     fetch      where files are found, or downloaded and verified
@@ -20,11 +21,12 @@ from gossamer.data.fetch import SOURCES
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.interop import from_networkx, from_pyg
 from gossamer.data.tables import tables
+from gossamer.data.traffic import TRAFFIC, traffic
 from gossamer.errors import GossamerError
 
 __all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
 
-DATASETS = ("digits", *SOURCES)
+DATASETS = ("digits", *SOURCES, *TRAFFIC)
 
 
 def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> DataGraph:
@@ -37,6 +39,8 @@ def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None
         return digits(seed)
     if name in SOURCES:
         return citation(name, seed, progress)
+    if name in TRAFFIC:
+        return traffic(name, progress)
     if path.suffix == ".npz" and path.is_file():
         return npz(path, seed)
     if path.is_dir():

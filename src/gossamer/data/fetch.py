@@ -49,21 +49,36 @@ SOURCES = {
 
 
 def locate(name: str, progress: Progress | None = None) -> Path:
-    """The path of a data set's file, downloaded into the cache if it is nowhere yet."""
+    """The path of a citation data set's file, downloaded into the cache if it is nowhere yet."""
     source = SOURCES[name]
-    given = os.environ.get("GOSSAMER_DATA")
-    if given and (Path(given) / source.path).is_file():
-        return Path(given) / source.path
-    cached = _cache() / source.path
-    if not cached.is_file():
-        try:
-            download(source.url, cached, source.blob, progress)
-        except OSError as error:
-            raise GossamerError(
-                f"the data set {name!r} is not in GOSSAMER_DATA ({given or 'not set'}) nor in {cached}, and the "
-                f"download of {source.url} failed: {error}. Put the file there, or try again online"
-            ) from None
+    return find(name, source.path, source.url, source.blob, progress)
+
+
+def find(name: str, path: str, url: str | None, blob: str | None, progress: Progress | None = None) -> Path:
+    """The file that a data set has at `path` below GOSSAMER_DATA or the cache, or else at `url`, if it is published."""
+    there = stored(path)
+    if there is not None:
+        return there
+    given, cached = os.environ.get("GOSSAMER_DATA"), _cache() / path
+    looked = f"the data set {name!r} is not in GOSSAMER_DATA ({given or 'not set'}) nor in {cached}"
+    if url is None:
+        raise GossamerError(
+            f"{looked}, and it has no published download; put the file there or at {path} below GOSSAMER_DATA"
+        )
+    try:
+        download(url, cached, blob, progress)
+    except OSError as error:
+        raise GossamerError(
+            f"{looked}, and the download of {url} failed: {error}. Put the file there, or try again online"
+        ) from None
     return cached
+
+
+def stored(path: str) -> Path | None:
+    """The file at `path` below GOSSAMER_DATA, or below the cache, or None; nothing is downloaded."""
+    given = os.environ.get("GOSSAMER_DATA")
+    places = [Path(given)] if given else []
+    return next((place / path for place in (*places, _cache()) if (place / path).is_file()), None)
 
 
 def download(url: str, target: Path, blob: str | None, progress: Progress | None = None) -> None:

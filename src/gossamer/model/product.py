@@ -46,15 +46,15 @@ class DenseProduct:
 
 
 def plan_dense(
-    input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype
+    input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype, times: int = 1
 ) -> DenseProduct:
-    """Sort the slabs that occur into batches by size: few batches, few padded rows."""
+    """Sort the slabs that occur into batches by size: few batches, few padded rows, each of `times` vectors."""
     order = np.argsort(slab, kind="stable")
     used, starts, counts = np.unique(slab[order], return_index=True, return_counts=True)
     batches: list[Batch] = []
     collect = np.empty(len(slab), dtype=np.int64)
     size = 0
-    for members in _similar(counts):
+    for members in _similar(counts, times):
         within = np.arange(counts[members].max())
         there = (within[None, :] < counts[members][:, None]).reshape(-1)
         rows = order[(starts[members][:, None] + within[None, :]).reshape(-1) * there]
@@ -75,12 +75,12 @@ def plan_dense(
     )
 
 
-def _similar(counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Groups of similar counts: padding to a group's largest at most doubles the rows, or adds 2048 in all."""
+def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64]]:
+    """Groups of similar counts: padding to a group's largest at most doubles the rows, or adds 2048 vectors in all."""
     descending = np.argsort(-counts, kind="stable")
     groups: list[list[int]] = []
     for c in descending.tolist():
-        if groups and counts[groups[-1][0]] - counts[c] <= max(counts[c], 2048 // len(counts)):
+        if groups and counts[groups[-1][0]] - counts[c] <= max(counts[c], 2048 // (len(counts) * times)):
             groups[-1].append(c)
         else:
             groups.append([c])

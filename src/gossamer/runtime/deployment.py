@@ -101,6 +101,7 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
         weight_decay=settings.weight_decay,
         consensus_every=settings.consensus_every,
         mix_first=settings.mix_first,
+        batch=settings.batch,
         seed=settings.seed,
     )
     return make_host(

@@ -14,7 +14,8 @@ def count_messages(deployment: Deployment, settings: Settings, steps: int) -> di
     """Messages of one step by phase, of one evaluation, by link, in all `steps`, and as the paper counts.
 
     A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
-    propagation and direction, forward only.
+    propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or all that
+    hold a training example.
     """
     graph, network = deployment.graph, deployment.network
     size = settings.torch_dtype.itemsize
@@ -22,7 +23,7 @@ def count_messages(deployment: Deployment, settings: Settings, steps: int) -> di
     widths = [layer.outputs * size for layer in network.layers]
     training = message_rows(deployment.shift, filters, graph.labelled, deployment.assignment)
     full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
-    times = 1 if graph.batch is None else int(graph.train.any(0).sum())
+    times = 1 if graph.batch is None else settings.batch or int(graph.train.any(0).sum())
     rows: dict[Link, int] = {}
     moved: dict[Link, int] = {}
     for width, rounds in zip(widths, training, strict=True):

@@ -78,6 +78,8 @@ class Settings(BaseModel):
     """Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant."""
     weight_decay: float = Field(0.0, ge=0)
     """Factor of half the squared weights in the loss."""
+    batch: int = Field(0, ge=0)
+    """Time steps in a mini-batch, drawn from the seed; 0 takes all."""
     steps: int = Field(500, ge=0)
     """Number of iterations; 0 writes the initial weights."""
     consensus_every: int = Field(1, ge=0)

@@ -82,11 +82,14 @@ def _hash(shift: Any) -> str:
 def threads_for(state: Run) -> Iterator[None]:
     """Run with the settings' number of threads, and put back what was there.
 
-    With 0, one thread below 4 million weights and input entries on all agents: there two are little faster on an idle
-    machine and, since they wait for each other in busy loops, many times slower on a busy one.
+    With 0, one thread below 4 million weights and input entries of a step on all agents: there two are little faster
+    on an idle machine and, since they wait for each other in busy loops, many times slower on a busy one.
     """
     before = torch.get_num_threads()
-    size = sum(part.numel() for part in state.host.params.values()) + state.host.train_pass.features.numel()
+    inputs, times = state.host.train_pass.features.numel(), state.host.train_times
+    if times is not None and state.settings.batch:
+        inputs = inputs * state.settings.batch // len(times)
+    size = sum(part.numel() for part in state.host.params.values()) + inputs
     torch.set_num_threads(state.settings.threads or (1 if size < 4_000_000 else before))
     try:
         yield
@@ -119,7 +122,8 @@ def _go_on(state: Run, hooks: Hooks) -> Run:
 
 
 def whole_gradient(host: Host, params: Params) -> Params:
-    """The gradient of L at these weights, weight decay included and dropout off, for all agents on one host."""
+    """The gradient of L on all training examples at these weights, weight decay included and dropout off, for all
+    agents on one host."""
     _, gradient = run(loss_gradient(host.with_params(params), dropout=False))
     for name, g in gradient.items():
         g.add_(params[name], alpha=host.training.weight_decay / host.num_agents)

@@ -1,0 +1,55 @@
+"""Which time steps go through the network at once: mini-batches for training, chunks to bound the memory.
+
+Both are the same pass with fewer columns on its batch axis. Which columns is a function of what every host knows, so
+that all of them take the same ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.host import Host, Pass
+from gossamer.agents.keyed import drawn_order
+
+
+def mini_batch(host: Host) -> Pass:
+    """The pass of this training step: b of the T time steps that hold a training example, or all.
+
+    An epoch is floor(T / b) steps without a time step drawn twice; those left over wait for the next epoch's order.
+    Every time step is drawn with probability b / T, so that 1/(|T_D| b / T) times the sum of the drawn losses is an
+    unbiased estimate of L, and its gradient of the gradient; if b divides T, an epoch's estimates average to L.
+    """
+    b, times = host.training.batch, host.train_times
+    if b == 0 or times is None:
+        return host.train_pass
+    T = len(times)
+    epoch, place = divmod(host.step, T // b)
+    drawn = drawn_order(T, host.training.seed, epoch)[place * b : (place + 1) * b].sort().values
+    return at(host.train_pass, times[drawn], share=b / T)
+
+
+def chunks(host: Host, on: Pass) -> Iterator[Pass]:
+    """The pass cut along its batch axis, `host.chunk` time steps at a time; their sums add to the whole pass's."""
+    if not on.has_times or on.features.shape[1] <= host.chunk:
+        yield on
+        return
+    for times in torch.arange(on.features.shape[1]).split(host.chunk):
+        yield at(on, times, on.share)
+
+
+def at(on: Pass, times: Tensor, share: float) -> Pass:
+    """The pass with these columns of its batch axis only."""
+
+    def selected(tensor: Tensor) -> Tensor:
+        return tensor if tensor.ndim == 1 else tensor.index_select(1, times)  # no dropout, no entropy
+
+    return replace(
+        on,
+        features=selected(on.features),
+        entropy=tuple(map(selected, on.entropy)),
+        targets=selected(on.targets),
+        masks={name: selected(mask) for name, mask in on.masks.items()},
+        share=share,
+    )

@@ -1,0 +1,98 @@
+"""Where sensors lie and how far apart they are: coordinates, road distances, and a map drawn from distances alone."""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csgraph
+
+from gossamer.errors import GossamerError
+
+EARTH = 6371.0088  # mean radius, km
+SPACE = 1.0  # between two components of an embedding, km
+
+Floats = NDArray[np.float64]
+Roads = list[tuple[int, int, float]]  # from, to, length
+
+
+def haversine(lat: Floats, lon: Floats) -> Floats:
+    """Great-circle distances [n, n] in km: sin^2(d / 2R) = sin^2(dlat / 2) + cos(lat_i) cos(lat_j) sin^2(dlon / 2)."""
+    y, x = np.radians(lat), np.radians(lon)
+    dy, dx = y[:, None] - y[None, :], x[:, None] - x[None, :]
+    half = np.sin(dy / 2) ** 2 + np.cos(y)[:, None] * np.cos(y)[None, :] * np.sin(dx / 2) ** 2
+    return np.asarray(2 * EARTH * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0))))
+
+
+def projection(lat: Floats, lon: Floats) -> Floats:
+    """Places [n, 2] in km, east and north of the sensors' mean: R (cos(mean lat) dlon, dlat)."""
+    north = np.radians(lat - lat.mean())
+    east = np.radians(lon - lon.mean()) * math.cos(math.radians(float(lat.mean())))
+    return EARTH * np.stack([east, north], axis=1)
+
+
+def read_roads(path: Path, n: int) -> Roads:
+    """The rows of a table from,to,cost between sensors numbered 0 to n - 1; a byte-order mark is passed over."""
+    roads: Roads = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            for line, row in enumerate(csv.DictReader(file), 2):
+                i, j, length = int(row["from"]), int(row["to"]), float(row["cost"])
+                if not (0 <= i < n and 0 <= j < n):
+                    raise GossamerError(
+                        f"{path}, line {line}: the road from {i} to {j} names a sensor that does not exist; "
+                        f"the readings have {n} sensors, numbered 0 to {n - 1}"
+                    )
+                if not 0 <= length < math.inf:
+                    raise GossamerError(f"{path}, line {line}: expected a road's length in metres, got {length}")
+                roads.append((i, j, length))
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
+        if isinstance(error, GossamerError):
+            raise
+        raise GossamerError(f"{path}: expected rows from,to,cost with numbers; this does not fit: {error}") from None
+    if not roads:
+        raise GossamerError(f"{path} holds no road; expected rows from,to,cost")
+    return roads
+
+
+def shortest_paths(roads: Roads, n: int) -> Floats:
+    """The length of the shortest way between any two sensors [n, n], both directions alike; infinite if none."""
+    length = np.full((n, n), np.inf)
+    for i, j, cost in roads:
+        length[i, j] = length[j, i] = min(length[i, j], cost)
+    return np.asarray(csgraph.dijkstra(csgraph.csgraph_from_dense(length, null_value=np.inf), directed=False))
+
+
+def embedding(distance: Floats) -> Floats:
+    """Places [n, 2] whose distances are near the given ones [n, n]; components stand side by side.
+
+    Each component is laid out by classical scaling, its longer axis lying east. From west to east the components
+    follow by falling size (then by their first sensor) with 1 km between them, centred on one line.
+    """
+    n = len(distance)
+    _, component = csgraph.connected_components(np.isfinite(distance), directed=False)
+    members = [np.flatnonzero(component == c) for c in range(component.max() + 1)]
+    places, west = np.zeros((n, 2)), 0.0
+    for inside in sorted(members, key=lambda rows: (-len(rows), rows[0])):
+        own = classical_scaling(distance[np.ix_(inside, inside)])
+        low, high = own.min(0), own.max(0)
+        places[inside] = own - [low[0] - west, (low[1] + high[1]) / 2]
+        west += high[0] - low[0] + SPACE
+    return places
+
+
+def classical_scaling(distance: Floats) -> Floats:
+    """The plane [n, 2] of the two largest eigenvalues of -1/2 J d^2 J, J = I - 11^T/n.
+
+    An axis points so that the entry of largest size is positive: the same map on every machine.
+    """
+    n = len(distance)
+    J = np.eye(n) - 1.0 / n
+    values, vectors = np.linalg.eigh(-0.5 * J @ distance**2 @ J)
+    places = np.zeros((n, 2))
+    for axis in range(min(2, n)):
+        v = vectors[:, n - 1 - axis]
+        largest = np.abs(v).argmax()
+        places[:, axis] = v * np.sign(v[largest]) * math.sqrt(max(0.0, values[n - 1 - axis]))
+    return places

@@ -1,0 +1,162 @@
+"""Traffic flows of PeMS loop detectors as graph signals (Sec. V-F): Orange County, PeMSD4 and PeMSD8.
+
+A vertex is a sensor, a time step an example: the last 6 readings, 5 minutes apart, predict the next one. The sensors
+are those that the publishers kept; the paper's thinning at 3.5 km is their work already. The paper's split is its
+source's; here it is 6:2:2 in time order, and one z-score for all sensors, taken from the training readings alone.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.data.fetch import find, stored
+from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.roads import embedding, haversine, projection, read_roads, shortest_paths
+from gossamer.errors import GossamerError
+
+PAST = 6  # readings in an example: half an hour
+SQUARED_SCALE = 10.0  # of distances, km^2
+THRESHOLD = 0.5  # weights below are dropped: d above 2.63 km
+FLOW = 0  # its channel
+
+Progress = Callable[[int, int], None]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class File:
+    """Where a file lies below GOSSAMER_DATA, and where it is published, with its git blob id if that is known."""
+
+    path: str
+    url: str | None = None
+    blob: str | None = None
+
+
+@dataclass(frozen=True)
+class Detectors:
+    """The readings of a region's detectors, and their road distances where the readings bring no coordinates."""
+
+    readings: File
+    roads: File | None = None
+
+
+_ASTGCN = "https://raw.githubusercontent.com/wanhuaiyu/ASTGCN/master/data/"
+TRAFFIC = {
+    "pems-orange": Detectors(File("traffic/pems_orange_d12.npz")),
+    "pemsd4": Detectors(
+        File("traffic/pems04.npz", _ASTGCN + "PEMS04/pems04.npz", "a1a39eac4b86963b1ac22874fd1cc693eb642cd2"),
+        File("traffic/PEMS04_distance.csv", _ASTGCN + "PEMS04/distance.csv"),
+    ),
+    "pemsd8": Detectors(
+        File("traffic/pems08.npz", _ASTGCN + "PEMS08/pems08.npz", "f5f3e84a00417573aa8487fe1e9e8cd13c6026c8"),
+        File("traffic/PEMS08_distance.csv", _ASTGCN + "PEMS08/distance.csv"),
+    ),
+}
+
+
+def traffic(name: str, progress: Progress | None = None) -> DataGraph:
+    """One of TRAFFIC: features [n, T - 6, 6], targets [n, T - 6, 1], A_ij = exp(-d_ij^2 / 10) where that is >= 0.5.
+
+    d_ij in kilometres: great circles where the sensors have coordinates, else shortest paths along the roads.
+    """
+    detectors = TRAFFIC[name]
+    path = find(name, detectors.readings.path, detectors.readings.url, detectors.readings.blob, progress)
+    arrays = _read(path, ("data",) if detectors.roads else ("data", "lat", "lon", "sensor_id"))
+    flow = _flow(arrays["data"], path)
+    names = None
+    if detectors.roads is None:
+        lat, lon = (_coordinates(arrays[key], len(flow), key, path) for key in ("lat", "lon"))
+        distance, positions = haversine(lat, lon), projection(lat, lon)
+        names = tuple(map(str, arrays["sensor_id"]))
+    else:
+        table = find(name, detectors.roads.path, detectors.roads.url, detectors.roads.blob, progress)
+        distance = shortest_paths(read_roads(table, len(flow)), len(flow)) / 1000.0  # the files are in metres
+        positions = embedding(distance)
+    edges, weights = proximity(distance)
+    return make_graph(name, edges, **examples(flow, path), weights=weights, positions=positions, names=names)
+
+
+def present(name: str) -> bool:
+    """Whether all files of a data set are on this machine."""
+    detectors = TRAFFIC[name]
+    return all(stored(file.path) is not None for file in (detectors.readings, detectors.roads) if file is not None)
+
+
+def proximity(distance: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The pairs i < j with A_ij = exp(-d_ij^2 / 10) >= 0.5, and these weights; d [n, n] in km."""
+    weight = np.exp(-(distance**2) / SQUARED_SCALE)
+    edges = np.argwhere(np.triu(weight >= THRESHOLD, k=1)).astype(np.int64)
+    return edges, weight[edges[:, 0], edges[:, 1]]
+
+
+def examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
+    """Readings [n, T] as make_graph's features, targets and masks [n, T - 6, ...].
+
+    Example s holds the readings s ... s + 5 and predicts reading s + 6. It belongs to training, validation or test by
+    the time of what it predicts: the first 60 %, the next 20 %, the last 20 % of the T steps. Mean and deviation of
+    the z-score are those of all sensors' readings in the first 60 %.
+    """
+    n, T = flow.shape
+    first, second = T * 6 // 10, T * 8 // 10
+    if first <= PAST:
+        raise GossamerError(f"{path} has {T} time steps; expected enough for {PAST} readings before a prediction")
+    known = flow[:, :first]
+    deviation = float(known.std(dtype=np.float64))
+    if deviation == 0.0:
+        raise GossamerError(f"{path}: the flow never changes in the first 60 % of the steps; expected real readings")
+    z = (flow - np.float32(known.mean(dtype=np.float64))) / np.float32(deviation)
+    when = np.arange(PAST, T)
+    parts = {"train": when < first, "validation": (when >= first) & (when < second), "test": when >= second}
+    return {
+        "features": np.lib.stride_tricks.sliding_window_view(z[:, :-1], PAST, axis=1),
+        "targets": z[:, PAST:, None],
+        **{part: np.tile(there, (n, 1)) for part, there in parts.items()},
+    }
+
+
+def interpolated(flow: NDArray[np.float32], path: Path) -> NDArray[np.float32]:
+    """Readings [n, T] with what is missing filled along time: linearly, and before the first or after the last
+    reading by the nearest one."""
+    steps = np.arange(flow.shape[1])
+    for i in np.flatnonzero(np.isnan(flow).any(1)):
+        there = ~np.isnan(flow[i])
+        if not there.any():
+            raise GossamerError(f"{path}: sensor {i} has no reading at all; remove it, or take an undamaged file")
+        flow[i, ~there] = np.interp(steps[~there], steps[there], flow[i, there])
+    return flow
+
+
+def _flow(data: Any, path: Path) -> NDArray[np.float32]:
+    """The flow [n, T] of readings [T, n, channels], filled."""
+    if data.ndim != 3 or 0 in data.shape or data.dtype.kind not in "iuf":
+        raise GossamerError(
+            f"{path}: expected `data` as numbers [time steps, sensors, channels], got {data.dtype} {data.shape}"
+        )
+    flow = np.ascontiguousarray(data[:, :, FLOW].T, dtype=np.float32)
+    if np.isinf(flow).any():
+        raise GossamerError(f"{path}: `data` holds infinite flows; a missing reading should be NaN")
+    return interpolated(flow, path)
+
+
+def _coordinates(degrees: Any, n: int, key: str, path: Path) -> Floats:
+    limit = 90 if key == "lat" else 180
+    if degrees.shape != (n,) or degrees.dtype.kind not in "iuf" or not (np.abs(degrees) <= limit).all():
+        raise GossamerError(f"{path}: expected `{key}` as {n} degrees, one for each sensor, got {degrees.shape}")
+    return np.asarray(degrees, dtype=np.float64)
+
+
+def _read(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {key: file[key] for key in keys}
+    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise GossamerError(
+            f"{path} is damaged or no file of PeMS readings ({error}); expected an npz file with {', '.join(keys)}. "
+            "Remove it and load it again"
+        ) from None
