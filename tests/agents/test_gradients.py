@@ -67,4 +67,4 @@ def test_inference_equals_the_whole_graph(options: dict) -> None:
     host = case.host()
     found, _ = run(evaluate(host))
     expected = outputs(case.problem, case.weights(host), case.biases(host), step=None)
-    torch.testing.assert_close(found, expected[host.full_pass.plan.outputs], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found, expected[host.full_pass.vertices], rtol=1e-10, atol=1e-12)

@@ -45,8 +45,8 @@ def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
     whole, _ = run(evaluate(one))
     by_vertex = torch.empty_like(whole)
     for host, (part, _) in zip(many, run_together([evaluate(host) for host in many]), strict=True):
-        by_vertex[torch.from_numpy(host.full_pass.plan.outputs)] = part
-    torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.plan.outputs)], whole, rtol=1e-10, atol=1e-12)
+        by_vertex[torch.from_numpy(host.full_pass.vertices)] = part
+    torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.vertices)], whole, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02)])

@@ -74,7 +74,9 @@ class Faults:
 class Network:
     """Agents on one pretended clock."""
 
-    def __init__(self, hosts: dict[int, Host], links: np.ndarray, settings: Settings, faults: Faults, seed: int) -> None:
+    def __init__(
+        self, hosts: dict[int, Host], links: np.ndarray, settings: Settings, faults: Faults, seed: int
+    ) -> None:
         self.random, self.faults, self.settings = random.Random(seed), faults, settings
         self.hosts, self.now, self.count = hosts, 0.0, 0
         self.events: list[tuple[float, int, str, Any]] = []
@@ -154,7 +156,9 @@ class Network:
         host = self.hosts[k]
 
         def program() -> Any:
-            yield from begin(host, self.settings, self.disks[k], step, lambda t, sums: self.records[k].update({t: sums}))
+            yield from begin(
+                host, self.settings, self.disks[k], step, lambda t, sums: self.records[k].update({t: sums})
+            )
             self.finals[k] = _copied(self.disks[k].load(self.settings.steps)[0])
 
         return program()

@@ -3,6 +3,7 @@
 The code is organised as follows:
     step        one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
     host        a set of agents with their data, plans and weights
+    share       what a host's agents know, cut out of the whole
     batches     mini-batches and chunks of time steps
     plan        receptive fields and the product D u, cut for a host
     links       the fewest message rows of a link, D_kz = R_kz S_kz
@@ -14,9 +15,10 @@ The code is organised as follows:
 """
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.host import MASKS, Host, Training, make_host
+from gossamer.agents.host import Host, Training, make_host
 from gossamer.agents.links import Link, factor
 from gossamer.agents.rules import RULES, make_rule
+from gossamer.agents.share import MASKS
 from gossamer.agents.step import backward, forward, loss_gradient, training_step
 
 __all__ = [

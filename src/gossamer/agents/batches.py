@@ -21,13 +21,12 @@ def mini_batch(host: Host) -> Pass:
     Every time step is drawn with probability b / T, so that 1/(|T_D| b / T) times the sum of the drawn losses is an
     unbiased estimate of L, and its gradient of the gradient; if b divides T, an epoch's estimates average to L.
     """
-    b, times = host.training.batch, host.train_times
-    if b == 0 or times is None:
+    b, T = host.training.batch, host.num_times
+    if b == 0 or T is None:
         return host.train_pass
-    T = len(times)
     epoch, place = divmod(host.step, T // b)
     drawn = drawn_order(T, host.training.seed, epoch)[place * b : (place + 1) * b].sort().values
-    return at(host.train_pass, times[drawn], share=b / T)
+    return at(host.train_pass, drawn, share=b / T)
 
 
 def chunks(host: Host, on: Pass) -> Iterator[Pass]:

@@ -42,15 +42,15 @@ class Mixing:
         return into
 
 
-def make_mixing(combination: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype) -> Mixing:
-    """The hosted agents' share of C [m, m]."""
+def make_mixing(rows: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype) -> Mixing:
+    """The hosted agents' mixing from their rows of C [hosted, m]."""
     here = np.asarray(agents, dtype=np.int64)
-    elsewhere = np.setdiff1d(np.arange(len(combination)), here)
-    inside = combination[np.ix_(here, here)]
-    z, k = np.nonzero(combination[np.ix_(here, elsewhere)].T)  # by sender, then by receiver
+    elsewhere = np.setdiff1d(np.arange(rows.shape[1]), here)
+    inside = rows[:, here]
+    z, k = np.nonzero(rows[:, elsewhere].T)  # by sender, then by receiver
     outside = np.zeros((len(here), len(z)))
-    outside[k, np.arange(len(z))] = combination[here[k], elsewhere[z]]
-    k_out, z_out = np.nonzero(combination[np.ix_(here, elsewhere)])
+    outside[k, np.arange(len(z))] = rows[k, elsewhere[z]]
+    k_out, z_out = np.nonzero(rows[:, elsewhere])  # C is symmetric: who hears from whom also tells it
     sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
     return Mixing(
         inside=make_operator(sparse.csr_array(inside), dtype) if sparse_enough else torch.tensor(inside, dtype=dtype),

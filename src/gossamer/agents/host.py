@@ -17,12 +17,12 @@ from gossamer.agents.consensus import Mixing, make_mixing
 from gossamer.agents.keyed import column_entropy, initial_normal, keep, row_entropy
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.rules import State, UpdateRule
+from gossamer.agents.share import Share, make_share
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Layer, Network, Params
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
-MASKS = ("train", "validation", "test")
 CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
 
 
@@ -45,6 +45,7 @@ class Pass:
     """One plan with the hosted data laid out for it: what a forward pass reads."""
 
     plan: Plan
+    vertices: NDArray[np.int64]  # of the output rows, by global number
     products: tuple[DenseProduct | SparseProduct, ...]
     features: Tensor  # the first layer's input rows, or a sparse input's entries
     entropy: tuple[Tensor, ...]  # for each layer, the words that dropout hashes
@@ -67,7 +68,7 @@ class Host:
     training: Training
     train_pass: Pass
     full_pass: Pass
-    train_times: Tensor | None  # where the time steps with a training example lie on train_pass's batch axis
+    num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
     chunk: int  # time steps that go through the network at once
     mixing: Mixing
     params: Params
@@ -93,23 +94,26 @@ def make_host(
     receptive_field: bool = True,
 ) -> Host:
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
-    m = len(combination)
-    everything = np.ones(graph.num_vertices, dtype=bool)
-    times = _train_times(graph, receptive_field)
-    _check_batch(training.batch, times)
+    filters = [layer.filter for layer in network.layers]
+    share = make_share(graph, shift, filters, assignment, combination, agents, receptive_field)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
-    share = (graph, shift, network, assignment, agents, dtype)
+    return host_of_share(share, network, training, params)
+
+
+def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
+    """The host of a share's agents, with these weights to start from."""
+    dtype = next(iter(params.values())).dtype
     return Host(
-        agents=tuple(agents),
-        num_agents=m,
-        num_labelled=int(graph.train.sum()),
+        agents=share.agents,
+        num_agents=share.num_agents,
+        num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=_make_pass(*share, graph.labelled if receptive_field else everything, only_training=receptive_field),
-        full_pass=_make_pass(*share, everything, only_training=False),
-        train_times=times,
-        chunk=_chunk(graph.num_vertices, network),
-        mixing=make_mixing(combination, agents, dtype),
+        train_pass=_make_pass(share, network, dtype, share.train_fields, share.train_times),
+        full_pass=_make_pass(share, network, dtype, share.full_fields, None),
+        num_times=_num_times(share, training.batch),
+        chunk=_chunk(share.num_vertices, network),
+        mixing=make_mixing(share.combination, share.agents, dtype),
         params=params,
         state=training.rule.init(params),
     )
@@ -129,57 +133,46 @@ def initial_params(
 
 
 def _make_pass(
-    graph: DataGraph,
-    shift: Any,
+    share: Share,
     network: Network,
-    assignment: NDArray[np.int64],
-    agents: Sequence[int],
     dtype: torch.dtype,
-    outputs: NDArray[np.bool_],
-    only_training: bool,
+    fields: list[list[NDArray[np.bool_]]],
+    times: NDArray[np.int64] | None,
 ) -> Pass:
-    plan = make_plan(shift, [layer.filter for layer in network.layers], outputs, assignment, agents, dtype)
-    columns = _batch_columns(graph, only_training)
+    """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps."""
+    filters = [layer.filter for layer in network.layers]
+    plan = make_plan(share.entries, filters, fields, share.owner, share.agents, dtype)
+    columns = np.arange(share.batch) if share.batch is not None and times is None else times
+    row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
     def chosen(array: NDArray[Any]) -> Tensor:
-        rows = array[plan.outputs]
+        rows = array[row[plan.outputs]]
         return torch.from_numpy(rows if columns is None else rows[:, columns])
 
-    targets = chosen(graph.targets)
+    targets = chosen(share.targets)
+    num_slabs = len(share.agents) * len(filters[0].powers)
     features, first = _first_input(
-        graph, plan.layers[0], len(agents) * len(network.layers[0].filter.powers), columns, dtype
+        share.features[row[plan.layers[0].inputs]], plan.layers[0], num_slabs, columns, dtype
     )
-    times = 1 if columns is None else len(columns)
-    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, times) for p in plan.layers[1:]))
+    length = 1 if columns is None else len(columns)
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]))
     return Pass(
         plan=plan,
+        vertices=share.vertices[plan.outputs],
         products=products,
         features=features,
         entropy=tuple(
-            _entropy(layer, p, product, columns)
+            _entropy(layer, share.vertices[p.inputs], p.input_row, product, columns)
             for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
         ),
-        targets=targets if graph.num_classes is not None else targets.to(dtype),
-        masks={name: chosen(getattr(graph, name)) for name in MASKS},
+        targets=targets if share.num_classes is not None else targets.to(dtype),
+        masks={name: chosen(mask) for name, mask in share.masks.items()},
     )
 
 
-def _batch_columns(graph: DataGraph, only_training: bool) -> NDArray[np.int64] | None:
-    """The time steps that a pass computes: all, or those that hold a training example."""
-    if graph.batch is None:
-        return None
-    return np.flatnonzero(graph.train.any(0)) if only_training else np.arange(graph.batch)
-
-
-def _train_times(graph: DataGraph, only_training: bool) -> Tensor | None:
-    """Where the time steps with a training example lie among those that the training pass computes."""
-    if graph.batch is None:
-        return None
-    there = np.flatnonzero(graph.train.any(0))
-    return torch.arange(len(there)) if only_training else torch.from_numpy(there)
-
-
-def _check_batch(batch: int, times: Tensor | None) -> None:
+def _num_times(share: Share, batch: int) -> int | None:
+    """The number of time steps with a training example, which are those that the training pass computes."""
+    times = share.train_times
     if batch and times is None:
         raise GossamerError(
             f"a batch of {batch} draws time steps, and this data has none: expected features [vertices, time, "
@@ -190,6 +183,7 @@ def _check_batch(batch: int, times: Tensor | None) -> None:
             f"a batch of {batch} is more than the {len(times)} time steps with a training example; give --batch at "
             f"most {len(times)}, or 0 to take all of them"
         )
+    return None if times is None else len(times)
 
 
 def _chunk(num_vertices: int, network: Network) -> int:
@@ -199,9 +193,8 @@ def _chunk(num_vertices: int, network: Network) -> int:
 
 
 def _first_input(
-    graph: DataGraph, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None, dtype: torch.dtype
+    rows: Any, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None, dtype: torch.dtype
 ) -> tuple[Tensor, DenseProduct | SparseProduct]:
-    rows = graph.features[plan.inputs]
     if sparse.issparse(rows):
         product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
@@ -211,15 +204,19 @@ def _first_input(
 
 
 def _entropy(
-    layer: Layer, plan: LayerPlan, product: DenseProduct | SparseProduct, columns: NDArray[np.int64] | None
+    layer: Layer,
+    vertices: NDArray[np.int64],
+    input_row: NDArray[np.int64],
+    product: DenseProduct | SparseProduct,
+    columns: NDArray[np.int64] | None,
 ) -> Tensor:
     """What dropout hashes: a word for each entry of a sparse input; for a dense one a word for each row (and time
-    step), to which the columns' words are added as it goes."""
+    step), to which the columns' words are added as it goes. Vertices go by their global numbers."""
     if layer.dropout == 0.0:
         return torch.empty(0, dtype=torch.int32)
-    words = row_entropy(torch.from_numpy(plan.inputs))
+    words = row_entropy(torch.from_numpy(vertices))
     if isinstance(product, SparseProduct):
-        rows = torch.from_numpy(plan.input_row[product.entry_row])
+        rows = torch.from_numpy(input_row[product.entry_row])
         return words[rows] + column_entropy(torch.from_numpy(product.entry_feature))
     if columns is None:
         return words[:, None]

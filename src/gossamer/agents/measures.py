@@ -8,7 +8,8 @@ from torch import Tensor
 
 from gossamer.agents.batches import chunks
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import MASKS, Host, Pass
+from gossamer.agents.host import Host, Pass
+from gossamer.agents.share import MASKS
 from gossamer.agents.step import forward
 from gossamer.model import Params
 from gossamer.model.losses import losses

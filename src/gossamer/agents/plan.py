@@ -20,6 +20,8 @@ from gossamer.agents.links import Ints, Link, factor
 from gossamer.model.filters import Filter, Rows
 from gossamer.model.sparse import Operator, make_operator
 
+Entries = tuple[Ints, Ints, NDArray[Any]]  # i, j, D_ij
+
 
 @dataclass(frozen=True)
 class Propagation:
@@ -72,17 +74,21 @@ class Plan:
 
 
 def make_plan(
-    shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints, agents: Sequence[int], dtype: torch.dtype
+    edges: Entries,
+    filters: Sequence[Filter],
+    fields: Sequence[Sequence[Rows]],
+    assignment: Ints,
+    agents: Sequence[int],
+    dtype: torch.dtype,
 ) -> Plan:
-    """The plan of the hosted `agents` for D = `shift` (CSR [n, n]) and the output vertices [n]."""
+    """The plan of the hosted `agents` from the entries (i, j, D_ij) that touch them and the layers' fields."""
     place = np.full(int(max(assignment.max(initial=0), *agents)) + 1, -1, dtype=np.int64)
     place[list(agents)] = np.arange(len(agents))
     hosted = place[assignment]  # position of each vertex's agent on this host, or -1
     order = np.argsort(np.where(hosted < 0, len(agents), hosted), kind="stable")[: int((hosted >= 0).sum())]
-    edges = _entries(shift)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
-    for layer_filter, sets in zip(reversed(filters), reversed(receptive_fields(shift, filters, outputs)), strict=True):
+    for layer_filter, sets in zip(reversed(filters), reversed(fields), strict=True):
         rows = [order[u[order]] for u in sets]
         inputs = order[np.logical_or.reduce([sets[p] for p in layer_filter.powers])[order]]
         position = _positions(inputs, len(assignment))
@@ -107,7 +113,7 @@ def make_plan(
                 output_agent=torch.from_numpy(hosted[rows[0]]),
             )
         )
-    return Plan(tuple(reversed(layers)), order[outputs[order]])
+    return Plan(tuple(reversed(layers)), order[fields[-1][0][order]])
 
 
 def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> list[list[Rows]]:
@@ -136,13 +142,13 @@ def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignmen
     return counts
 
 
-def _entries(shift: Any) -> tuple[Ints, Ints, NDArray[Any]]:
+def _entries(shift: Any) -> Entries:
     """(i, j, D_ij) of all entries. Copies, because scipy may sort a matrix in place later on."""
     entries = shift.tocoo()
     return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.copy()
 
 
-def _between(edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows) -> tuple[Ints, Ints, NDArray[Any]]:
+def _between(edges: Entries, to: Rows, at: Rows) -> Entries:
     i, j, w = edges
     there = to[i] & at[j]
     return i[there], j[there], w[there]
@@ -150,7 +156,7 @@ def _between(edges: tuple[Ints, Ints, NDArray[Any]], to: Rows, at: Rows) -> tupl
 
 def _cut(
     index: int,
-    edges: tuple[Ints, Ints, NDArray[Any]],
+    edges: Entries,
     to: Rows,
     at: Rows,
     rows_to: Ints,

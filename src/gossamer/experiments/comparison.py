@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gossamer.agents.host import MASKS
+from gossamer.agents import MASKS
 from gossamer.agents.measures import Scores, disagreement
 from gossamer.data import DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning

@@ -50,7 +50,7 @@ class Run:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
         outputs, _ = run(evaluate(self.host))
         ordered = torch.empty_like(outputs)
-        ordered[torch.from_numpy(self.host.full_pass.plan.outputs)] = outputs
+        ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
         return ordered
 
 
@@ -86,9 +86,9 @@ def threads_for(state: Run) -> Iterator[None]:
     on an idle machine and, since they wait for each other in busy loops, many times slower on a busy one.
     """
     before = torch.get_num_threads()
-    inputs, times = state.host.train_pass.features.numel(), state.host.train_times
+    inputs, times = state.host.train_pass.features.numel(), state.host.num_times
     if times is not None and state.settings.batch:
-        inputs = inputs * state.settings.batch // len(times)
+        inputs = inputs * state.settings.batch // times
     size = sum(part.numel() for part in state.host.params.values()) + inputs
     torch.set_num_threads(state.settings.threads or (1 if size < 4_000_000 else before))
     try:
