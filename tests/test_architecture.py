@@ -25,7 +25,9 @@ COMMANDS = {str(path.relative_to(SOURCE)) for path in FILES if path.parent.name 
 EDGES = {  # third-party libraries that one module alone may import
     "typer": {"cli.py", *COMMANDS},
     "pydantic": {"runtime/settings.py"},
-    "safetensors": {"runtime/directory.py"},
+    "safetensors": {"runtime/tensors.py"},
+    "msgpack": {"runtime/wire.py"},
+    "zmq": {"runtime/sockets.py"},
     "sklearn": {"data/digits.py"},
     "matplotlib": {"report/curves.py", "report/agent_graph.py", "report/panels.py", "report/theory.py"},
     "threadpoolctl": {"topology/design.py"},

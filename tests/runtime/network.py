@@ -18,7 +18,7 @@ from gossamer.runtime.member import Member, Place
 from gossamer.runtime.program import begin, make_schedule
 from gossamer.runtime.settings import Settings
 
-KILLS = ("before handling", "before sending", "while sending", "before saving", "after saving", "around the epoch")
+KILLS = ("before handling", "before sending", "after sending", "before saving", "after saving", "around the epoch")
 
 
 class Killed(Exception):  # noqa: N818
@@ -130,7 +130,12 @@ class Network:
                 k, len(self.hosts), self.neighbours[k], "run", torch.float64, max(1, self.settings.consensus_every)
             )
             self.members[k] = Member(
-                place, self.disks[k], lambda step: self._program(k, step), self.schedules[k], self.now
+                place,
+                self.disks[k],
+                lambda step: self._program(k, step),
+                self.schedules[k],
+                lambda receiver, parts: self._sends(k, receiver, parts),
+                self.now,
             )
         elif kind == "tick":
             k = what
@@ -143,14 +148,13 @@ class Network:
                 return
             self._maybe_die("before handling")
             self.members[k].receive(sender, parts, self.now)
-        member = self.members[k]
+        self._at(max(self.members[k].wake_at, self.now + 1e-4), "tick", k)
+
+    def _sends(self, sender: int, receiver: int, parts: list[Any]) -> None:
+        assert receiver in self.neighbours[sender], "a message to someone who is not a neighbour"
         self._maybe_die("before sending")
-        for receiver, parts in member.outgoing:
-            assert receiver in self.neighbours[k], "a message to someone who is not a neighbour"
-            self._send(k, receiver, [bytes(part) for part in parts])
-            self._maybe_die("while sending")
-        member.outgoing.clear()
-        self._at(max(member.wake_at, self.now + 1e-4), "tick", k)
+        self._send(sender, receiver, [bytes(part) for part in parts])
+        self._maybe_die("after sending")
 
     def _program(self, k: int, step: int) -> Any:
         host = self.hosts[k]

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from agents.cases import M, Case, make_case
+from agents.cases import Case, M, make_case
 from runtime.network import KILLS, Faults, Network
 
 from gossamer.agents import training_step

@@ -79,10 +79,15 @@ def make_deployment(
 
 def network_of(graph: DataGraph, settings: Settings) -> Network:
     """The network that the settings ask for on this data."""
+    return network_for(graph.num_features, graph.num_outputs, settings)
+
+
+def network_for(num_features: int, num_outputs: int, settings: Settings) -> Network:
+    """The network that the settings ask for, from so many features to so many outputs."""
     return make_network(
         settings.layers,
-        graph.num_features,
-        graph.num_outputs,
+        num_features,
+        num_outputs,
         hidden=settings.hidden,
         order=settings.order,
         activation=settings.activation,
@@ -92,9 +97,9 @@ def network_of(graph: DataGraph, settings: Settings) -> Network:
     )
 
 
-def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> Host:
-    """A host of all agents, or of the given ones."""
-    training = Training(
+def training_of(settings: Settings) -> Training:
+    """How to train, by the settings."""
+    return Training(
         rule=make_rule(settings.update, settings.momentum),
         step_size=settings.step_size,
         step_decay=settings.step_decay,
@@ -104,6 +109,10 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
         batch=settings.batch,
         seed=settings.seed,
     )
+
+
+def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> Host:
+    """A host of all agents, or of the given ones."""
     return make_host(
         deployment.graph,
         deployment.shift,
@@ -111,7 +120,7 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
         deployment.assignment,
         deployment.combination,
         range(deployment.num_agents) if agents is None else agents,
-        training,
+        training_of(settings),
         initial_deviation=settings.initial_deviation,
         same_initial=settings.same_initial,
         dtype=settings.torch_dtype,

@@ -18,18 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import torch
-from safetensors.torch import load_file, save
-from torch import Tensor
 
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.tensors import FORMAT, read_about, read_tensors, write_tensors
 from gossamer.runtime.training import Record, Run, start, with_weights
-
-FORMAT = 1
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
@@ -78,12 +74,12 @@ def save_checkpoint(folder: Path, state: Run) -> None:
     write_atomically(folder / "metrics.jsonl", lines.encode())
     tensors = {f"params.{name}": t for name, t in state.host.params.items()}
     tensors |= {f"state.{name}": t for name, t in state.host.state.items()}
-    _write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
+    write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
 
 
 def save_start(folder: Path, state: Run) -> None:
     """What never changes during a run, and a run.json that says how to go on."""
-    _write_tensors(
+    write_tensors(
         folder / "network.safetensors",
         {
             "assignment": torch.from_numpy(state.deployment.assignment),
@@ -100,7 +96,7 @@ def save_start(folder: Path, state: Run) -> None:
 def save_result(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool) -> None:
     """Everything that a run leaves behind, but for its picture and its references."""
     save_checkpoint(folder, state)
-    _write_tensors(folder / "weights.safetensors", state.host.params)
+    write_tensors(folder / "weights.safetensors", state.host.params)
     save_summary(folder, state, summary, complete)
 
 
@@ -157,8 +153,8 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
     checkpoint = folder / "checkpoint.safetensors"
     if not checkpoint.is_file():
         return state
-    tensors = _read_tensors(checkpoint)
-    about = _read_metadata(checkpoint)
+    tensors = read_tensors(checkpoint)
+    about = read_about(checkpoint)
     if "step" not in about or "seconds" not in about:
         raise GossamerError(f"{checkpoint} says no step; it is not a checkpoint of Gossamer")
     params, update_state = (
@@ -181,7 +177,7 @@ def read_weights(folder: Path, graph: DataGraph, shift: Any = None) -> Run:
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
-    return with_weights(state, _read_tensors(path), state.host.state, step=state.settings.steps)
+    return with_weights(state, read_tensors(path), state.host.state, step=state.settings.steps)
 
 
 def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run:
@@ -190,7 +186,7 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
     settings = make_settings(content["settings"], source=str(folder / "run.json"))
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
-    network = _read_tensors(folder / "network.safetensors")
+    network = read_tensors(folder / "network.safetensors")
     if set(network) != {"assignment", "combination"}:
         raise GossamerError(f"{folder / 'network.safetensors'} should hold assignment and combination")
     state = start(
@@ -236,20 +232,3 @@ def _read_json(folder: Path) -> Any:
     if missing:
         raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}")
     return content
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor], **about: str) -> None:
-    content = save({name: t.detach().contiguous() for name, t in tensors.items()}, {"format": str(FORMAT), **about})
-    write_atomically(path, content)
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise GossamerError(f"cannot read {path}: {error}") from None
-
-
-def _read_metadata(path: Path) -> dict[str, str]:
-    with safetensors.safe_open(path, framework="pt") as file:
-        return dict(file.metadata())

@@ -48,7 +48,7 @@ class Place:
 
 
 class Member:
-    """Drives one agent's program with its neighbours' messages. `outgoing` holds what is to be sent next."""
+    """Drives one agent's program with its neighbours' messages, and sends its own by `send`."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Member:
         store: Store,
         begin: Callable[[int], Program],
         schedule: Callable[[Position], tuple[str, str, int, Shapes] | None],
+        send: Callable[[int, Parts], None],
         now: float = 0.0,
     ) -> None:
         """`begin` starts the program at a restorable step; `schedule` tells what a position expects (plan, phase,
         index, shapes by sender), or None where there is no such position."""
         self.place, self.store = place, store
-        self._begin, self._schedule = begin, schedule
-        self.outgoing: list[tuple[int, Parts]] = []
+        self._begin, self._schedule, self._send = begin, schedule, send
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase
         self.finished = False
@@ -148,7 +148,7 @@ class Member:
             self._tell(status.sender)
         self._maybe_train(now)
         if status.waiting is not None:
-            self._send_again(status.sender, status.waiting, now)
+            self._send_again(status.sender, status.waiting)
 
     def _maybe_train(self, now: float) -> None:
         if self._program is None and not self.finished and len(self.restorable) == self.place.num_agents:
@@ -210,18 +210,17 @@ class Member:
             )
             parts = encode(frame, self.place.run)
             self._kept[link.receiver][self.position] = parts
-            self.outgoing.append((link.receiver, parts))
+            self._send(link.receiver, parts)
             self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
         self._since, self._ask_at = now, now + 4 * self._pace
         if inbox is None:
             self._advance_if_ready(now)
 
-    def _send_again(self, neighbour: int, wanted: Position, now: float) -> None:
-        """A neighbour waits: send what it misses; if that is lost, because this agent finished and then started again
-        from its last checkpoint, go back together."""
+    def _send_again(self, neighbour: int, wanted: Position) -> None:
+        """A neighbour waits: send what it misses and everything after it."""
         again = {position: parts for position, parts in self._kept[neighbour].items() if position >= wanted}
         for _, parts in sorted(again.items()):
-            self.outgoing.append((neighbour, parts))
+            self._send(neighbour, parts)
 
     def _arrived(self) -> Mapping[int, Tensor]:
         return self._inbox.get(self.position, {})
@@ -235,4 +234,4 @@ class Member:
     def _tell(self, neighbour: int) -> None:
         waiting = self.position if neighbour in self.waiting_for and self._program is not None else None
         status = Status(self.place.agent, self.epoch, self.restorable, self.done, waiting)
-        self.outgoing.append((neighbour, encode(status, self.place.run)))
+        self._send(neighbour, encode(status, self.place.run))

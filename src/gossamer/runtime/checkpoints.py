@@ -1,0 +1,57 @@
+"""What an agent keeps on disk to come back after a crash: its epoch, and its latest checkpoints."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossamer.agents.rules import State
+from gossamer.errors import GossamerError
+from gossamer.files import write_atomically
+from gossamer.model import Params
+from gossamer.runtime.tensors import read_tensors, write_tensors
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Files of one agent; step 0 can always be restored, from the initial weights. Written whole or not at all."""
+
+    folder: Path
+    keep: int
+    params: Params  # at step 0
+    state: State
+
+    def epoch(self) -> int:
+        path = self.folder / "epoch"
+        try:
+            return int(path.read_text()) if path.is_file() else 0
+        except ValueError:
+            raise GossamerError(f"{path} should hold a number; remove it only if all agents start anew") from None
+
+    def set_epoch(self, epoch: int) -> None:
+        write_atomically(self.folder / "epoch", f"{epoch}\n".encode())
+
+    def steps(self) -> list[int]:
+        """What can be restored."""
+        found = (path.stem.removeprefix("checkpoint-") for path in self.folder.glob("checkpoint-*.safetensors"))
+        return sorted({0, *(int(number) for number in found if number.isdigit())})
+
+    def save(self, step: int, params: Params, state: State) -> None:
+        """Keep a checkpoint, and as many before it as are needed."""
+        tensors = {f"params.{name}": t for name, t in params.items()} | {
+            f"state.{name}": t for name, t in state.items()
+        }
+        write_tensors(self._path(step), tensors)
+        for old in [s for s in self.steps() if s][: -self.keep]:
+            self._path(old).unlink(missing_ok=True)
+
+    def load(self, step: int) -> tuple[Params, State]:
+        if not self._path(step).is_file():
+            return {name: t.clone() for name, t in self.params.items()}, {n: t.clone() for n, t in self.state.items()}
+        tensors = read_tensors(self._path(step))
+        params, state = (
+            {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+            for kind in ("params.", "state.")
+        )
+        return params, state
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step}.safetensors"

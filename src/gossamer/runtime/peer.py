@@ -1,0 +1,173 @@
+"""A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
+
+Leaves beside its shard: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each evaluation),
+`weights.safetensors` (its own weights, [1, in, out] and so on) once it has finished.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gossamer.agents.host import Host, host_of_share, initial_params
+from gossamer.agents.measures import Sums
+from gossamer.errors import GossamerError
+from gossamer.files import write_atomically
+from gossamer.runtime.checkpoints import Disk
+from gossamer.runtime.deployment import network_for, training_of
+from gossamer.runtime.directory import to_json
+from gossamer.runtime.member import Member, Place
+from gossamer.runtime.program import begin, make_schedule
+from gossamer.runtime.shards import Shard, read_shard
+from gossamer.runtime.sockets import Sockets, public_of
+from gossamer.runtime.tensors import write_tensors
+
+GRACE = 3.0  # seconds that a finished agent stays for neighbours that have not heard that all are done
+Report = Callable[[dict[str, Any]], None]
+
+
+class MissingNeighbour(GossamerError):  # noqa: N818
+    """A neighbour has been silent for longer than the operator allows."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the operator wants to know, and for how long a neighbour may be missing (None: for ever)."""
+
+    report: Report = lambda state: None
+    every: float = 0.5  # seconds between two reports
+    give_up: float | None = None
+
+
+def run_peer(folder: Path, watch: Watch, insecure: bool = False) -> None:
+    """Train the agent of a shard until all agents have finished."""
+    shard = read_shard(folder)
+    torch.set_num_threads(shard.settings.threads or 1)
+    secret = None if insecure else read_secret(folder, shard)
+    host = host_of_shard(shard)
+    schedule = make_schedule(host, shard.settings)
+    size = shard.settings.torch_dtype.itemsize
+    sockets = Sockets(shard.agent, shard.contact.address, shard.neighbours, secret, schedule.largest * size)
+    try:
+        disk = Disk(folder, shard.keep, host.params, host.state)
+        metrics = _Metrics(folder / "metrics.jsonl")
+        member = Member(
+            place_of(shard),
+            disk,
+            lambda step: begin(host, shard.settings, disk, step, metrics.add),
+            schedule,
+            sockets.send,
+            time.monotonic(),
+        )
+        _drive(member, sockets, metrics, watch)
+        params, _ = disk.load(shard.settings.steps)
+        write_tensors(folder / "weights.safetensors", params)
+    finally:
+        sockets.close()
+
+
+def place_of(shard: Shard) -> Place:
+    settings = shard.settings
+    return Place(
+        shard.agent,
+        shard.share.num_agents,
+        tuple(shard.neighbours),
+        shard.run,
+        settings.torch_dtype,
+        max(1, settings.consensus_every),
+    )
+
+
+def host_of_shard(shard: Shard) -> Host:
+    """The host of one agent, from what its shard holds."""
+    share, settings = shard.share, shard.settings
+    outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
+    network = network_for(int(share.features.shape[-1]), outputs, settings)
+    params = initial_params(
+        network,
+        share.agents,
+        settings.seed,
+        settings.initial_deviation,
+        settings.same_initial,
+        settings.torch_dtype,
+    )
+    return host_of_share(share, network, training_of(settings), params)
+
+
+def read_secret(folder: Path, shard: Shard) -> str:
+    """The agent's secret key, which must belong to the public key that its neighbours know."""
+    path = folder / "key.secret"
+    try:
+        secret = path.read_text().strip()
+    except OSError as error:
+        raise GossamerError(
+            f"cannot read the secret key {path}: {error}; put the one that gossamer keys made there, or use --insecure "
+            "on a network that you trust"
+        ) from None
+    if path.stat().st_mode & 0o077:
+        raise GossamerError(f"{path} can be read by others; do: chmod 600 {path}")
+    if public_of(secret) != shard.contact.key:
+        raise GossamerError(f"{path} is not the key that agent {shard.agent}'s neighbours know; cut the shards again")
+    return secret
+
+
+class _Metrics:
+    """The agent's own sums for each evaluation; one that is repeated after a rollback has the same numbers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: dict[int, dict[str, Any]] = {}
+        if path.is_file():
+            for line in path.read_text().splitlines():
+                record = json.loads(line)
+                self.records[record["step"]] = record
+
+    def add(self, step: int, sums: Sums) -> None:
+        self.records[step] = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
+        lines = "".join(to_json(self.records[step]) + "\n" for step in sorted(self.records))
+        write_atomically(self.path, lines.encode())
+
+
+def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) -> None:
+    """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
+    reported, ended = 0.0, None
+    while True:
+        now = time.monotonic()
+        if member.all_done and ended is None:
+            ended = now
+        if ended is not None and now > ended + GRACE:
+            return
+        if now >= reported + watch.every or ended == now:
+            watch.report(_state(member, sockets, metrics, now))
+            reported = now
+        missing = now - member.waiting_since
+        if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
+            raise MissingNeighbour(
+                f"agent {member.place.agent} has waited {missing:.0f} s for agent "
+                f"{', '.join(map(str, member.waiting_for))} at step {member.position[0]}; see whether they run"
+            )
+        for sender, parts in sockets.receive(min(member.wake_at - now, watch.every)):
+            member.receive(sender, parts, time.monotonic())
+        member.tick(time.monotonic())
+
+
+def _state(member: Member, sockets: Sockets, metrics: _Metrics, now: float) -> dict[str, Any]:
+    """One report: where the agent stands and what it waits for."""
+    return {
+        "agent": member.place.agent,
+        "step": member.position[0],
+        "epoch": member.epoch,
+        "finished": member.finished,
+        "all_done": member.all_done,
+        "waiting_for": list(member.waiting_for),
+        "waited": round(now - member.waiting_since, 1),
+        "bytes_in": sum(sockets.bytes_in.values()),
+        "bytes_out": sum(sockets.bytes_out.values()),
+        "planned_bytes": dict(member.sent_bytes),
+        "refused": dict(member.refused) | ({"handshake": sockets.turned_away} if sockets.turned_away else {}),
+        "metrics": metrics.records[max(metrics.records)] if metrics.records else None,
+    }
