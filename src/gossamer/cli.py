@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.commands import predict, reproduce, topology, train
+from gossamer.commands import launch, peer, predict, reproduce, topology, train
 from gossamer.commands.common import err
 from gossamer.errors import GossamerWarning
 from gossamer.report import terminal
@@ -22,6 +22,8 @@ app = typer.Typer(
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=predict.EXAMPLES)(predict.predict)
 app.command(epilog=topology.EXAMPLES)(topology.topology)
+app.command(epilog=launch.EXAMPLES)(launch.launch)
+app.command(epilog=peer.EXAMPLES)(peer.peer)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gossamer.report.curves import LABELS
 
-__all__ = ["escape", "show_certificate", "show_claims", "show_result", "show_scores", "show_sweep"]
+__all__ = ["crew_table", "escape", "show_certificate", "show_claims", "show_result", "show_scores", "show_sweep"]
 
 
 def show_certificate(console: Console, made: Any, folder: Path) -> None:
@@ -189,3 +189,30 @@ def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
         style="dim",
     )
     console.print(table)
+
+
+def crew_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int) -> Table:
+    """Where each agent's process stands."""
+    table = Table(title=f"{num_agents} agents, {steps} steps", title_justify="left", title_style="bold")
+    for heading in ("agent", "step", "loss", "accuracy", "in", "out", "refused", "waiting for"):
+        table.add_column(heading, justify="left" if heading == "waiting for" else "right")
+    for agent in range(num_agents):
+        state = states.get(agent)
+        if state is None:
+            table.add_row(str(agent), "starting")
+            continue
+        measured = state["metrics"] or {}
+        loss, _, count = measured.get("train", (0.0, 0.0, 0))
+        _, held_right, held = measured.get("validation", (0.0, 0.0, 0))
+        waits = ", ".join(map(str, state["waiting_for"]))
+        table.add_row(
+            str(agent),
+            str(state["step"]),
+            f"{loss / count:.4f}" if count else "-",
+            f"{held_right / held:.1%}" if held else "-",
+            f"{state['bytes_in'] / 1e6:.1f} MB",
+            f"{state['bytes_out'] / 1e6:.1f} MB",
+            str(sum(state["refused"].get(name, 0) for name in state["refused"] if name not in ("old", "duplicate"))),
+            "done" if state["finished"] else f"{waits} ({state['waited']:.0f} s)" if state["waited"] > 1 else waits,
+        )
+    return table

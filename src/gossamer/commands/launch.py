@@ -1,0 +1,65 @@
+"""`gossamer launch`: every agent as a process of its own on this machine, with one table for all."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
+from gossamer.commands.options import with_settings
+from gossamer.data import DATASETS
+from gossamer.experiments import launching
+from gossamer.report import terminal
+from gossamer.runtime import directory
+from gossamer.runtime.crew import Crew, write_shards
+
+EXAMPLES = """[bold]Examples[/]
+
+gossamer launch cora --agents 6
+
+gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
+"""
+
+
+@told_plainly
+@with_settings()
+def launch(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATASET",
+            show_default=False,
+            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
+            "[dim]\\[default: digits][/]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Train with one process an agent on this machine, over encrypted loopback connections.
+
+    Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
+    The result is the simulation's.
+    """
+    settings = settings_from(dataset, options)
+    graph = load_data(settings)
+    folder = out or directory.free_name(Path("runs"), graph.name)
+    with follow() as (_, progress):
+        state = launching.prepare(graph, settings, folder, progress)
+    folders = write_shards(folder / "agents", state.deployment, settings)
+    with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
+        for states in crew.watch():
+            live.update(terminal.crew_table(states, state.deployment.num_agents, settings.steps))
+    with follow() as (hooks, _):
+        result = launching.gather(graph, state, folders, folder, hooks)
+    if as_json:
+        print(directory.to_json(result.summary))
+    else:
+        terminal.show_result(Console(), result.run, result.summary, folder)

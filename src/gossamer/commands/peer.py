@@ -1,0 +1,87 @@
+"""`gossamer peer`: one agent of a deployment, in this process, over the network."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gossamer.commands.common import err, told_plainly
+from gossamer.report import terminal
+from gossamer.runtime import directory
+from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
+
+MISSING = 4  # exit code: a neighbour stayed away
+EXAMPLES = """[bold]Examples[/]
+
+gossamer peer shards/agent-3
+
+gossamer peer shards/agent-3 --give-up 600
+"""
+
+
+@told_plainly
+def peer(
+    folder: Annotated[Path, typer.Argument(metavar="SHARD", help="The agent's folder.", show_default=False)],
+    give_up: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="End with exit code 4 when a neighbour is missing for so long.",
+            show_default=False,
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No encryption and no keys: for a lab network that you trust.")
+    ] = False,
+    report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
+) -> None:
+    """Train one agent with its neighbours, which run elsewhere.
+
+    Needs the shard alone. Killed and started again it rejoins: all agents go back to the latest step that everyone can
+    restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away.
+    """
+    if insecure:
+        err.print(
+            "[bold red]--insecure:[/] messages are neither encrypted nor authenticated; anyone on this network can "
+            "read and change the training",
+            highlight=False,
+        )
+    if report:
+        threading.Thread(target=_leave_with_parent, daemon=True).start()
+    shown = _print_json if report else _Lines()
+    try:
+        run_peer(folder, Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0), insecure)
+    except MissingNeighbour as error:
+        err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False)
+        raise typer.Exit(MISSING) from None
+
+
+def _print_json(state: dict[str, Any]) -> None:
+    print(directory.to_json(state), flush=True)
+
+
+class _Lines:
+    """A line whenever something has changed."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def __call__(self, state: dict[str, Any]) -> None:
+        waits = ", ".join(map(str, state["waiting_for"]))
+        text = f"agent {state['agent']}: step {state['step']}, epoch {state['epoch']}"
+        text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
+        if waits and state["waited"] > 1:
+            text += f", waiting {state['waited']:.0f} s for agent {waits}"
+        if text != self.last:
+            err.print(text, highlight=False)
+        self.last = text
+
+
+def _leave_with_parent() -> None:
+    """The parent keeps the other end of our standard input open as long as it lives."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)

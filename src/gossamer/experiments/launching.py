@@ -1,0 +1,50 @@
+"""A launched training as a run: what the agents' processes left behind, gathered into one run directory."""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+
+from gossamer.agents import MASKS
+from gossamer.agents.measures import disagreement, mean_params, scores, squared_projection
+from gossamer.data import DataGraph
+from gossamer.experiments.comparison import HooksFor, Result, finish
+from gossamer.runtime import directory
+from gossamer.runtime.deployment import Progress
+from gossamer.runtime.settings import Settings
+from gossamer.runtime.tensors import read_tensors
+from gossamer.runtime.training import Record, Run, start, whole_gradient, with_weights
+
+
+def prepare(graph: DataGraph, settings: Settings, folder: Path, progress: Progress | None) -> Run:
+    """The run at step 0, with its directory."""
+    if "dataset" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"dataset": graph.name})
+    state = start(graph, settings, progress=progress)
+    directory.create(folder)
+    directory.save_start(folder, state)
+    return state
+
+
+def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hooks: HooksFor | None) -> Result:
+    """The finished run from the agents' weights and sums, then its references, as `train` leaves them."""
+    parts = [read_tensors(path / "weights.safetensors") for path in folders]
+    params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    done = with_weights(state, params, state.host.state, state.settings.steps)
+    done.history = _history(done, folders)
+    return finish(Result(done), graph, folder, hooks)
+
+
+def _history(state: Run, folders: list[Path]) -> list[Record]:
+    """The agents' sums added up, as scores. What needs all weights at once is known of the last step only."""
+    classes = state.deployment.graph.num_classes is not None
+    tables = [[json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()] for path in folders]
+    history: list[Record] = []
+    for records in zip(*tables, strict=True):
+        sums = [{name: torch.tensor(record[name]) for name in MASKS} for record in records]
+        unknown = {"disagreement": math.nan, "stationarity": math.nan, "best_stationarity": math.nan}
+        history.append({"step": records[0]["step"], **scores(sums, classes), **unknown})
+    stationarity = squared_projection(whole_gradient(state.host, mean_params(state.host.params)))
+    history[-1] |= {"disagreement": disagreement(state.host.params), "stationarity": stationarity}
+    return history
