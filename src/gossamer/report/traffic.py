@@ -38,10 +38,11 @@ def draw_table2(out: Path, found: Mapping[str, Errors], persistence: Mapping[str
         axes.axvline(persistence[dataset], linestyle="--", color=COLOURS["graphless"], label="persistence")
         axes.set_xscale("log")
         low, high = axes.get_xlim()
+        low, high = 0.9 * low, 1.25 * high  # room for the last number
         ticks = [tick for tick in (0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0) if low <= tick <= high]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
-        axes.set_xlim(low, high * 1.12)  # room for the last number
+        axes.set_xlim(low, high)
         axes.set_yticks(range(len(errors)), list(errors))
         axes.set(title=dataset, xlabel="test mean squared error (z-scored flow)", ylim=(len(errors) - 0.5, -0.5))
         tidy(axes)
