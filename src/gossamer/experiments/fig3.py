@@ -72,7 +72,7 @@ def _draw(out: Path, found: Found, colours: dict[str, str], agents: Sequence[int
         Panel(
             d.upper(),
             lines(d, "disagreement", [dgcn(m) for m in agents]),
-            "mean distance of two agents' weights",
+            "disagreement",
             logarithmic=True,
             level=1e-2,
         )

@@ -1,5 +1,6 @@
 """Figures of several panels: curves as mean and standard deviation over seeds, and bars; one legend for all."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ def draw_panels(target: Path, rows: Sequence[Sequence[Panel]]) -> list[str]:
             handles.values(),
             handles.keys(),
             loc="outside lower center",
-            ncols=min(2 * width, len(handles)),
+            ncols=math.ceil(len(handles) / math.ceil(len(handles) / (2 * width))),
             frameon=False,
         )
     files = []

@@ -1,0 +1,117 @@
+"""Table II on quick settings: the models' order on the real data, the files on made data, the references' formulas."""
+
+import csv
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from gossamer.data import DataGraph, load
+from gossamer.data.traffic import TRAFFIC
+from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.experiments import table2
+from gossamer.experiments.traffic import BATCH, TUNED, least_squares, persistence, trial
+from gossamer.model import make_shift
+from gossamer.runtime.settings import make_settings
+
+
+def quietly(done: int, total: int, reached: str) -> None:
+    pass
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataGraph:
+    """Waves that travel along a road of 12 sensors, in the layout of the Orange County file."""
+    folder = tmp_path / "data"
+    path = folder / TRAFFIC["pems-orange"].readings.path
+    path.parent.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    t, i = np.arange(240)[:, None], np.arange(12)[None, :]
+    flow = 200 + 100 * np.sin(t / 8 + i / 2) + 10 * random.standard_normal((240, 12))
+    data = np.repeat(flow[:, :, None], 3, axis=2).astype(np.float32)
+    lat = 33.7 + 0.012 * np.sin(np.arange(12) * np.pi / 6)
+    lon = -117.8 + 0.012 * np.cos(np.arange(12) * np.pi / 6)
+    np.savez(path, data=data, lat=lat, lon=lon, sensor_id=np.arange(12))
+    monkeypatch.setenv("GOSSAMER_DATA", str(folder))
+    monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GossamerWarning)
+        return load("pems-orange")
+
+
+def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.environ.get("GOSSAMER_DATA")
+    if not folder or not (Path(folder) / TRAFFIC["pems-orange"].readings.path).is_file():
+        pytest.skip(f"{TRAFFIC['pems-orange'].readings.path} is not in GOSSAMER_DATA ({folder or 'not set'})")
+    monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "empty"))
+    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=quietly)
+    verdict = {claim.claim: claim.holds for claim in outcome.claims}
+    assert verdict["pems-orange: the order-2 network beats the linear model"]
+    assert verdict["pems-orange: order 2 beats order 1"]
+    assert verdict["pems-orange: order 2 exchanges about 3 times the parameters"]
+    assert verdict["pems-orange (ours): order 2 beats persistence"]
+    found = {(row["model"], row["trained"]): float(row["test"]) for row in rows_of(tmp_path / "table2.csv")}
+    assert found["order-2 GCN", "distributed"] < 0.5 * found["linear", "distributed"] < 0.15
+    # A linear model can do no better than least squares on what it sees.
+    assert found["linear", "distributed"] == pytest.approx(found["least squares on D x", ""], rel=0.05)
+    assert found["persistence", ""] == pytest.approx(0.044, abs=5e-4)
+
+
+def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: told.append((done, total)))
+    assert told[-1] == (3, 3)
+    assert "pemsd4, pemsd8 only where their readings are on this machine" in outcome.claims[0].measured
+    assert not outcome.claims[0].holds
+    for name in outcome.files:
+        assert (tmp_path / name).stat().st_size > 100
+    assert {(row["model"], row["trained"], row["seed"]) for row in rows_of(tmp_path / "table2_runs.csv")} == {
+        (model, "distributed", "0") for model in TUNED
+    }
+    told.clear()
+    again = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: told.append((done, total)))
+    assert told == [(3, 3)]  # all from the cache
+    assert again == outcome
+
+
+def test_missing_readings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(GossamerError, match="'pems-orange' is not in GOSSAMER_DATA"):
+        table2.reproduce(tmp_path, quick=False, seeds=5, follow=quietly)
+
+
+def test_every_trial_is_sec_v_f() -> None:
+    for model in TUNED:
+        settings = make_settings(trial("pems-orange", model, "distributed", 3))
+        assert (settings.agents, settings.assignment, settings.topology) == (6, "nearest", "ring")
+        assert (settings.dropout, settings.batch, settings.hidden, settings.seed) == (0.0, BATCH, (64,), 3)
+    assert make_settings(trial("pems-orange", "order-2 GCN", "centralised", 0)).order == 2
+    assert make_settings(trial("pems-orange", "GCN", "centralised", 0)).agents == 1
+
+
+def test_persistence_is_the_error_of_the_last_reading(made: DataGraph) -> None:
+    squares = [
+        (made.targets[i, s, 0] - made.features[i, s, -1]) ** 2
+        for i in range(made.num_vertices)
+        for s in np.flatnonzero(made.test[0])
+    ]
+    assert persistence(made) == pytest.approx(float(np.mean(squares)), rel=1e-6)
+
+
+def test_least_squares_are_those_of_one_whole_fit(made: DataGraph) -> None:
+    D = make_shift(made.adjacency, "normalized")
+    own = sparse.eye_array(made.num_vertices)
+    x = made.features.astype(np.float64)
+    both = np.concatenate([x, np.einsum("ij,jtf->itf", D.toarray(), x)], axis=-1)
+    w = np.linalg.lstsq(both[made.train], made.targets[made.train][:, 0], rcond=None)[0]
+    expected = ((both @ w - made.targets[..., 0]) ** 2)[made.test].mean()
+    assert least_squares(made, [own, D]) == pytest.approx(float(expected), rel=1e-6)
