@@ -1,6 +1,6 @@
 """What a person reads in the terminal: the tables at the end of a command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ from rich.table import Table
 
 from gossamer.report.curves import LABELS
 
-__all__ = ["crew_table", "escape", "show_certificate", "show_claims", "show_result", "show_scores", "show_sweep"]
+__all__ = [
+    "crew_table",
+    "escape",
+    "show_certificate",
+    "show_claims",
+    "show_result",
+    "show_scores",
+    "show_shards",
+    "show_sweep",
+]
 
 
 def show_certificate(console: Console, made: Any, folder: Path) -> None:
@@ -188,6 +197,23 @@ def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
         f"{messages['evaluation']['bytes']:,}",
         style="dim",
     )
+    console.print(table)
+
+
+def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
+    """What each shard holds."""
+    table = Table(title=f"{len(shards)} shards in {escape(str(folder))}", title_justify="left", title_style="bold")
+    for heading in ("agent", "vertices", "labels", "neighbours", "address"):
+        table.add_column(heading, justify="left" if heading in ("neighbours", "address") else "right")
+    for shard in shards:
+        share = shard.share
+        table.add_row(
+            str(shard.agent),
+            str(int(share.hosted.sum())),
+            str(int(share.masks["train"].sum())),
+            ", ".join(map(str, shard.neighbours)),
+            shard.contact.address,
+        )
     console.print(table)
 
 

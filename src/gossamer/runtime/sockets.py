@@ -5,11 +5,13 @@ the message says. Queues and message sizes are bounded, so that a flood costs a 
 What does not fit is dropped: the protocol asks again.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import zmq
+import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
 
 from gossamer.errors import GossamerError
@@ -23,6 +25,16 @@ def new_keys() -> tuple[str, str]:
     """A public and a secret key, Z85."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
+
+
+def check_key(key: str, where: str) -> str:
+    """A public key as it is, or an error that says where it stood."""
+    try:
+        if len(z85.decode(key.encode())) == 32:
+            return key
+    except (ValueError, KeyError, struct.error):
+        pass
+    raise GossamerError(f"{where}: {key!r} is not a public key of 40 characters, as gossamer keys prints it")
 
 
 def public_of(secret: str) -> str:

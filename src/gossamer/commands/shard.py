@@ -1,0 +1,97 @@
+"""`gossamer shard`: everything each agent needs, and nothing else, in a folder of its own."""
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
+from gossamer.commands.options import with_settings
+from gossamer.data import DATASETS
+from gossamer.errors import GossamerError
+from gossamer.report import terminal
+from gossamer.runtime import directory
+from gossamer.runtime.crew import write_secret
+from gossamer.runtime.deployment import make_deployment
+from gossamer.runtime.shards import Contact, cut, write_shard
+from gossamer.runtime.sockets import check_key, new_keys
+
+EXAMPLES = """[bold]Examples[/]
+
+gossamer shard cora --agents 6 --topology admm --gap 0.5 --hosts hosts.txt --out shards
+"""
+
+
+@told_plainly
+@with_settings()
+def shard(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            show_default=False,
+            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml).",
+        ),
+    ],
+    hosts: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="A line for each agent: host:port and, after a blank, its public key (gossamer keys).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.
+
+    An agent without a public key in the hosts file gets a key pair here; whoever cuts has then seen its secret.
+    """
+    settings = settings_from(dataset, options)
+    contacts, made = read_hosts(hosts, settings.agents)
+    graph = load_data(settings)
+    directory.create(out)
+    with follow() as (_, progress):
+        deployment = make_deployment(graph, settings, progress=progress)
+    shards = cut(deployment, settings, secrets.token_hex(8), contacts)
+    for one in shards:
+        folder = out / f"agent-{one.agent}"
+        write_shard(folder, one)
+        if one.agent in made:
+            write_secret(folder / "key.secret", made[one.agent])
+    if made:
+        err.print(
+            f"[yellow]warning:[/] {len(made)} of {len(shards)} agents had no public key in "
+            f"{terminal.escape(str(hosts))}; their secret keys were made here and lie in their shards",
+            highlight=False,
+        )
+    terminal.show_shards(Console(), shards, out)
+
+
+def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, str]]:
+    """The agents' addresses and public keys, and the secret keys of those that had none."""
+    try:
+        lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+    except OSError as error:
+        raise GossamerError(f"cannot read the hosts file {path}: {error}") from None
+    entries = [line for line in lines if line]
+    if len(entries) != num_agents:
+        raise GossamerError(f"{path} should have a line for each of {num_agents} agents, it has {len(entries)}")
+    contacts, made = [], dict[int, str]()
+    for agent, entry in enumerate(entries):
+        host, _, port = entry[0].rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536 or len(entry) > 2:
+            raise GossamerError(f"{path}, agent {agent}: expected host:port and a public key, got {' '.join(entry)!r}")
+        if len(entry) == 2:
+            key = check_key(entry[1], f"{path}, agent {agent}")
+        else:
+            key, made[agent] = new_keys()
+        contacts.append(Contact(entry[0], key))
+    repeated = {contact.address for contact in contacts if [c.address for c in contacts].count(contact.address) > 1}
+    if repeated:
+        raise GossamerError(f"{path}: two agents listen on {sorted(repeated)[0]}; give each a port of its own")
+    return contacts, made
