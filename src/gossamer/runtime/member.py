@@ -93,6 +93,11 @@ class Member:
         """Whether every agent has finished, as far as is known here."""
         return len(self.done) == self.place.num_agents
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether all are done, and all neighbours know it."""
+        return self.all_done and self._settled == set(self.place.neighbours)
+
     # What happens to it.
 
     def receive(self, sender: int, parts: Sequence[bytes | memoryview], now: float) -> None:
@@ -123,6 +128,7 @@ class Member:
         self.restorable = {self.place.agent: tuple(self.store.steps())}
         self.done: frozenset[int] = frozenset()
         self.finished = False
+        self._settled: set[int] = set()  # neighbours that know that all are done
         self._program: Program | None = None
         self.position: Position = (0, 0)
         self._inbox: dict[Position, dict[int, Tensor]] = {}
@@ -142,6 +148,8 @@ class Member:
         known = (len(self.restorable), len(self.done))
         self.restorable = {**status.restorable, **self.restorable}
         self.done |= status.done
+        if len(status.done) == self.place.num_agents:
+            self._settled.add(status.sender)
         if (len(self.restorable), len(self.done)) != known:
             self._tell_all()
         elif len(status.restorable) < known[0] or len(status.done) < known[1]:

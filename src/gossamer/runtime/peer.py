@@ -139,11 +139,12 @@ def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) ->
         now = time.monotonic()
         if member.all_done and ended is None:
             ended = now
-        if ended is not None and now > ended + GRACE:
-            return
-        if now >= reported + watch.every or ended == now:
+        leaves = member.may_leave or (ended is not None and now > ended + GRACE)
+        if now >= reported + watch.every or leaves:
             watch.report(_state(member, sockets, metrics, now))
             reported = now
+        if leaves:
+            return
         missing = now - member.waiting_since
         if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
             raise MissingNeighbour(
