@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from gossamer.commands.common import err, told_plainly
+from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
 from gossamer.report import bars, terminal
 from gossamer.runtime import directory
@@ -60,14 +61,19 @@ def reproduce(
     Writes CSV, PNG and PDF; an interrupted reproduction goes on where it stopped.
     docs/reproduction.md holds the outcome, with a verdict for each claim.
     """
-    outcomes = []
+    outcomes, left_out = [], []
     for name in EXPERIMENTS if what == "all" else [what]:
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
-        with bars.sweep_bar(err, name) as follow:
-            outcomes.append(EXPERIMENTS[name](folder, quick, seeds or (2 if quick else 10), follow))
+        try:
+            with bars.sweep_bar(err, name) as follow:
+                outcomes.append(EXPERIMENTS[name](folder, quick, seeds or (2 if quick else 10), follow))
+        except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
+            left_out.append(f"{name}: {error}")
     if as_json:
         print(directory.to_json({outcome.name: outcome.to_dict() for outcome in outcomes}))
     else:
         for outcome in outcomes:
             terminal.show_claims(Console(), outcome, out / outcome.name)
+    if left_out:
+        raise GossamerError("\n".join(left_out))

@@ -161,7 +161,8 @@ def _agreement(found: Found, agents: Sequence[int]) -> Claim:
         for m in agents:
             apart = stack(curves[dgcn(m)], "disagreement").mean(0)
             steps = np.array(curves[dgcn(m)][0]["step"])
-            peak, late = max(peak, apart.max()), max(late, apart[steps >= min(300, steps[-1])].max())
+            peak = max(peak, float(apart.max()))
+            late = max(late, float(apart[steps >= min(300, steps[-1])].max()))
         told.append(f"{dataset.upper()} peak {peak:.1e}, from iteration 300 on at most {late:.1e}")
         good &= late < 1e-2
     return Claim(

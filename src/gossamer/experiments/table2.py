@@ -24,7 +24,7 @@ from gossamer.runtime.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
 SEEDS = 5  # the paper's number, and at most so many
-QUICK_STEPS = 60
+QUICK_STEPS = 120
 LONG = 1600  # steps of the extra row
 TOLERANCE = 0.05  # of the centralised error: distributed and centralised match within it
 

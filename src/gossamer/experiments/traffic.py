@@ -30,7 +30,7 @@ GRID = {"gd": (0.03, 0.1, 0.3), "momentum": (0.01, 0.03, 0.1), "adam": (0.003, 0
 TUNED: dict[str, dict[str, Any]] = {
     "linear": {"update": "momentum", "step_size": 0.1},
     "GCN": {"update": "momentum", "step_size": 0.1},
-    "order-2 GCN": {"update": "momentum", "step_size": 0.03},
+    "order-2 GCN": {"update": "adam", "step_size": 0.01},
 }
 
 

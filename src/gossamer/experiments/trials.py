@@ -102,7 +102,7 @@ def curve_of(state: Run) -> Curve:
         "edges_kept": state.deployment.edges_kept,
         "num_links": int(np.triu(state.deployment.links, 1).sum()),
         "spectral_radius": state.deployment.certificate.assumptions.spectral_radius,
-        "diverged": not state.complete,
+        "diverged": not np.isfinite(state.history[-1]["train"]["loss"]),
         "seconds": state.seconds,
     }
 
