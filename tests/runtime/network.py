@@ -68,6 +68,7 @@ class Faults:
     delay: float = 0.01  # mean seconds on the way; exponential, so that messages overtake each other
     kills: int = 0  # in all
     kill: float = 0.0  # probability at each place where an agent may die
+    where: tuple[str, ...] = KILLS  # the places
     partition: float = 0.0  # seconds during which one link carries nothing
 
 
@@ -83,8 +84,7 @@ class Network:
         self.neighbours = {k: tuple(int(z) for z in np.flatnonzero(links[k]) if z != k) for k in hosts}
         self.records: dict[int, dict[int, Any]] = {k: {} for k in hosts}
         self.killed: Counter[str] = Counter()
-        self.lives: Counter[int] = Counter()
-        self.quiet = False  # no kills while the test prepares
+        self.overhear: Callable[[int, int, list[bytes]], None] | None = None
         every = max(1, settings.consensus_every)
         keep = 2 + -(-len(hosts) * every // settings.checkpoint_every)
         self.disks = {
@@ -103,19 +103,28 @@ class Network:
 
     def run(self, limit: float = 600.0) -> None:
         """Until every agent knows that all are done, or the pretended time is over."""
-        while self.events:
-            self.now, _, kind, what = heapq.heappop(self.events)
+        while not (len(self.members) == len(self.hosts) and all(m.all_done for m in self.members.values())):
+            self.step()
             assert self.now < limit, f"no progress: {self.told()}"
-            agent = what if kind in ("start", "tick") else what[1]
-            try:
-                self._handle(kind, what)
-            except Killed:
-                self.members.pop(agent, None)
-                self.lives[agent] += 1
-                self._at(self.now + self.random.uniform(0.01, 0.3), "start", agent)
-            if len(self.members) == len(self.hosts) and all(member.all_done for member in self.members.values()):
-                return
-        raise AssertionError(f"nothing more happens: {self.told()}")
+
+    def step(self) -> None:
+        """The next event."""
+        assert self.events, f"nothing more happens: {self.told()}"
+        self.now, _, kind, what = heapq.heappop(self.events)
+        agent = what if kind in ("start", "tick") else what[1]
+        try:
+            self._handle(kind, what)
+        except Killed:
+            self.kill(agent)
+
+    def kill(self, agent: int) -> None:
+        """End an agent as it is; it is started again a little later."""
+        self.members.pop(agent, None)
+        self._at(self.now + self.random.uniform(0.01, 0.3), "start", agent)
+
+    def deliver(self, sender: int, receiver: int, parts: list[bytes]) -> None:
+        """Bring a message now, whoever sent it."""
+        self._at(self.now, "message", (sender, receiver, parts))
 
     def told(self) -> str:
         return "; ".join(
@@ -168,6 +177,8 @@ class Network:
         return program()
 
     def _send(self, sender: int, receiver: int, parts: list[bytes]) -> None:
+        if self.overhear is not None:
+            self.overhear(sender, receiver, parts)
         link, start, end = self.cut
         if {sender, receiver} == set(link) and start <= self.now < end:
             return
@@ -176,6 +187,8 @@ class Network:
         self._at(self.now + self.random.expovariate(1 / self.faults.delay), "message", (sender, receiver, parts))
 
     def _maybe_die(self, where: str) -> None:
+        if where not in self.faults.where:
+            return
         if sum(self.killed.values()) < self.faults.kills and self.random.random() < self.faults.kill:
             self.killed[where] += 1
             raise Killed(where)

@@ -238,7 +238,13 @@ def crew_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: 
             f"{held_right / held:.1%}" if held else "-",
             f"{state['bytes_in'] / 1e6:.1f} MB",
             f"{state['bytes_out'] / 1e6:.1f} MB",
-            str(sum(state["refused"].get(name, 0) for name in state["refused"] if name not in ("old", "duplicate"))),
+            str(
+                sum(
+                    state["refused"].get(name, 0)
+                    for name in state["refused"]
+                    if name not in ("old", "early", "duplicate")
+                )
+            ),
             "done" if state["finished"] else f"{waits} ({state['waited']:.0f} s)" if state["waited"] > 1 else waits,
         )
     return table

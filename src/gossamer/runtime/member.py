@@ -66,7 +66,8 @@ class Member:
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase
         self.finished = False
-        self._pace = PATIENCE[0]  # how long an exchange takes, as seen so far
+        self._pace = PATIENCE[0]  # how long an exchange takes where nothing is lost, as seen so far
+        self._asked = 0  # times in this exchange
         self._ask_at, self._since = now, now
         self._open_epoch(store.epoch() + 1, now)
 
@@ -117,8 +118,8 @@ class Member:
             return
         for neighbour in self.waiting_for or self.place.neighbours:
             self._tell(neighbour)
-        self._pace = min(2 * self._pace, PATIENCE[1])
-        self._ask_at = now + self._pace
+        self._asked += 1
+        self._ask_at = now + self._patience()
 
     # Epochs.
 
@@ -134,7 +135,8 @@ class Member:
         self._inbox: dict[Position, dict[int, Tensor]] = {}
         self._kept: dict[int, dict[Position, Parts]] = {z: {} for z in self.place.neighbours}
         self._tell_all()
-        self._since = now
+        self._since, self._asked = now, 0
+        self._ask_at = now + self._patience()
         self._maybe_train(now)
 
     def _on_status(self, status: Status, now: float) -> None:
@@ -170,9 +172,9 @@ class Member:
         if frame.epoch > self.epoch:
             self._tell(frame.sender)  # whoever is behind is told the epoch
         if frame.epoch != self.epoch:
-            raise RefusedError("old" if frame.epoch < self.epoch else "unplanned", "epoch")
+            raise RefusedError("old" if frame.epoch < self.epoch else "early", "epoch")
         if self._program is None:
-            raise RefusedError("old" if self.finished else "unplanned", "not training")
+            raise RefusedError("old" if self.finished else "early", "not training")
         if frame.position < self.position:
             raise RefusedError("old", "position")
         planned = self._schedule(frame.position) if frame.position[0] <= self.position[0] + self.place.lead else None
@@ -197,7 +199,8 @@ class Member:
         while self._program is not None and not self.waiting_for:
             arrived = self._inbox.pop(self.position, {})
             inbox = {link: arrived[link.sender] for link in self._exchange.expected}
-            self._pace = min(max(PATIENCE[0], 0.8 * self._pace + 0.8 * (now - self._since)), PATIENCE[1])
+            if not self._asked:  # else the time tells of a loss, not of the pace
+                self._pace += 0.2 * (now - self._since - self._pace)
             self._advance(inbox, now)
 
     def _advance(self, inbox: Inbox | None, now: float) -> None:
@@ -220,7 +223,8 @@ class Member:
             self._kept[link.receiver][self.position] = parts
             self._send(link.receiver, parts)
             self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
-        self._since, self._ask_at = now, now + 4 * self._pace
+        self._since, self._asked = now, 0
+        self._ask_at = now + self._patience()
         if inbox is None:
             self._advance_if_ready(now)
 
@@ -232,6 +236,10 @@ class Member:
 
     def _arrived(self) -> Mapping[int, Tensor]:
         return self._inbox.get(self.position, {})
+
+    def _patience(self) -> float:
+        """How long to wait before asking again: four times the usual, and twice as long with every time."""
+        return min(max(PATIENCE[0], 4 * self._pace) * 2.0**self._asked, PATIENCE[1])
 
     # What is told.
 

@@ -39,6 +39,7 @@ REASONS = (
     "checksum",
     "unplanned",  # a shape, type, phase or moment that the plan does not have
     "old",  # of an epoch or a step that is over
+    "early",  # of an epoch or a step that has not begun here; it is asked for again
     "duplicate",
     "not finite",
 )
