@@ -21,7 +21,7 @@ from gossamer.data import load
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Follow, write_csv
 from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.training import Record, Run, go_on, start
+from gossamer.runtime.training import Record, Run, go_on, short_record, start
 
 Trial = dict[str, Any]  # settings by name
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
@@ -83,7 +83,7 @@ def train_alone(trial: Trial) -> Curve:
 def trained(state: Run) -> Run:
     """Train to the end, or to where it diverges: a step size that is too large is a result here."""
     try:
-        return go_on(state)
+        return go_on(state, measure=short_record)
     except GossamerError:
         if not np.isfinite(state.history[-1]["train"]["loss"]):
             return state
