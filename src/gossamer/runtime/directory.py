@@ -30,6 +30,7 @@ from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Record, Run, start, with_weights
 
 FORMAT = 1
+VERSION = version("gossamer")
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
@@ -131,7 +132,7 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete:
         "settings": state.settings.model_dump(mode="json"),
         "data": {"name": state.deployment.graph.name, "fingerprint": state.fingerprint},
         "versions": {
-            "gossamer": version("gossamer"),
+            "gossamer": VERSION,
             "torch": torch.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
