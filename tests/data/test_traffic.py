@@ -81,7 +81,7 @@ def test_the_split_is_in_time_order_by_what_is_predicted(write: Write) -> None:
 
 
 def test_what_comes_after_the_training_steps_changes_nothing_in_them(write: Write) -> None:
-    """Neither the statistics nor the examples of training see a later reading."""
+    """Neither the statistics nor the examples of training see a later reading, where none is missing."""
     data = readings()
     write("pems-orange", data)
     before = quietly("pems-orange")

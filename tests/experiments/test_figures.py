@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.data.fetch import SOURCES
 from gossamer.experiments import fig3, fig4, fig5, fig6
-from gossamer.experiments.reproduction import Outcome
+from gossamer.experiments.reproduction import Claim, Outcome
+from gossamer.experiments.trials import Found, Plan
 
 
 def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outcome, list[dict[str, str]]]:
@@ -39,7 +41,7 @@ def test_the_distributed_network_is_as_good_as_the_centralised_one_and_both_beat
     outcome, rows = reproduced(fig3, "fig3", "citeseer", tmp_path)
     failed = [claim for claim in outcome.claims if not claim.holds]
     assert not failed
-    assert len(outcome.claims) == 6
+    assert len(outcome.claims) == 7
     gcn, nn = (last(rows, "test", method=name) for name in ("GCN", "NN"))
     assert gcn > nn + 0.05
     for m in (5, 20):
@@ -67,7 +69,34 @@ def test_rare_consensus_costs_accuracy_and_none_overfits(tmp_path: Path) -> None
         last(rows, "test", method=name, dataset="cora, 10 agents") for name in ("every iteration", "every 50", "never")
     )
     assert always > rare > never
-    assert all(claim.holds for claim in outcome.claims[:2]), outcome.claims
+    assert all(claim.holds for claim in outcome.claims[:3]), outcome.claims
+
+
+@pytest.mark.parametrize("figure", [fig3, fig4, fig5, fig6], ids=lambda module: module.__name__[-4:])
+def test_a_diverged_run_is_drawn_and_no_claim_holds(
+    figure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pretend(out: Path, name: str, plan: Plan, follow: object) -> Found:
+        found: Found = {}
+        for dataset, method, seed in plan:
+            steps = list(range(0, 401, 8))
+            falling = [2.0 / (1 + step) for step in steps]
+            made = {"step": steps, "edges_kept": 0.9, "diverged": False}
+            made |= dict.fromkeys(("loss", "validation_loss", "validation", "test", "disagreement"), falling)
+            if seed == 0 and method not in ("GCN", "gd", "100 %", "every iteration"):
+                made = {key: part[:3] if isinstance(part, list) else part for key, part in made.items()}
+                made["diverged"] = True
+            found.setdefault(dataset, {}).setdefault(method, []).append(made)
+        return found
+
+    monkeypatch.setattr(figure, "run_plan", pretend)
+    for name in ("_table1", "_random_partition"):
+        if hasattr(figure, name):
+            monkeypatch.setattr(figure, name, lambda datasets: Claim("", "", True))
+    outcome = figure.reproduce(tmp_path, quick=True, seeds=3, follow=lambda *state: None)
+    assert not any(claim.holds for claim in outcome.claims)
+    assert all("diverged" in claim.measured for claim in outcome.claims)
+    assert (tmp_path / f"{outcome.name}.png").is_file()
 
 
 def test_a_data_set_that_is_nowhere_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from gossamer.commands.common import err, told_plainly
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
+from gossamer.files import write_atomically
 from gossamer.report import bars, terminal
 from gossamer.runtime import directory
 
@@ -43,14 +44,20 @@ def reproduce(
         typer.Option(
             metavar="N",
             min=1,
-            help="Repetitions, each with its own split, assignment and weights; Fig. 5 takes at most 3, Table II 5 "
+            help="Repetitions, each with its own split, assignment and weights; Fig. 5 takes at most 3, Table II 5 (1 "
+            "with --quick), theory 1 "
             "[dim]\\[default: 10, or 2 with --quick][/]",
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder to write; what it holds already is not computed again.")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to write; what it holds already is not computed again. "
+            "[dim]\\[default: reproduction, or reproduction/quick][/]",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Reproduce the paper's figures and tables, and check its claims one by one.
@@ -61,19 +68,24 @@ def reproduce(
     Writes CSV, PNG and PDF; an interrupted reproduction goes on where it stopped.
     docs/reproduction.md holds the outcome, with a verdict for each claim.
     """
+    parent = out or Path("reproduction/quick" if quick else "reproduction")
     outcomes, left_out = [], []
     for name in EXPERIMENTS if what == "all" else [what]:
-        folder = out / name
+        folder = parent / name
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with bars.sweep_bar(err, name) as follow:
                 outcomes.append(EXPERIMENTS[name](folder, quick, seeds or (2 if quick else 10), follow))
         except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
             left_out.append(f"{name}: {error}")
+            err.print(f"[yellow]left out:[/] {terminal.escape(left_out[-1])}", highlight=False, soft_wrap=True)
+    for outcome in outcomes:
+        text = directory.to_json(outcome.to_dict(), indent=2) + "\n"
+        write_atomically(parent / outcome.name / "claims.json", text.encode())
     if as_json:
         print(directory.to_json({outcome.name: outcome.to_dict() for outcome in outcomes}))
     else:
         for outcome in outcomes:
-            terminal.show_claims(Console(), outcome, out / outcome.name)
+            terminal.show_claims(Console(), outcome, parent / outcome.name)
     if left_out:
         raise GossamerError("\n".join(left_out))

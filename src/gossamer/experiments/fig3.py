@@ -9,7 +9,19 @@ from gossamer.assignment import assign, shared_edges
 from gossamer.data import load
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
 from gossamer.experiments.setup import AGENTS, DATASETS, STEP_SIZES, trial
-from gossamer.experiments.trials import Found, Trial, final, interval, run_plan, stack, steps_to
+from gossamer.experiments.trials import (
+    Found,
+    Trial,
+    final,
+    interval,
+    judged,
+    points,
+    run_plan,
+    slashed,
+    stack,
+    steps_of,
+    steps_to,
+)
 from gossamer.report.curves import COLOURS
 from gossamer.report.panels import AGENT_COLOURS, Line, Panel, draw_panels
 
@@ -41,8 +53,8 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     colours = {name: COLOURS[method] for name, method in MODELS.items()} | {SLOWED: COLOURS["centralised"]}
     colours |= {dgcn(m): AGENT_COLOURS[m] for m in agents}
     claims = [_table1(datasets), _random_partition(datasets), _gcn_above_nn(found), _same_accuracy(found, agents)]
-    claims += [_same_loss(found, agents), _agreement(found, agents)]
-    return Outcome("fig3", claims, ["fig3.csv", *_draw(out, found, colours, agents)])
+    claims += [*_same_loss(found, agents), _agreement(found, agents)]
+    return Outcome("fig3", judged(claims, found), ["fig3.csv", *_draw(out, found, colours, agents)])
 
 
 def dgcn(agents: int) -> str:
@@ -53,9 +65,7 @@ def _draw(out: Path, found: Found, colours: dict[str, str], agents: Sequence[int
     def lines(dataset: str, what: str, methods: Sequence[str]) -> list[Line]:
         curves = found[dataset]
         return [
-            Line(
-                name, colours[name], curves[name][0]["step"], stack(curves[name], what), ":" if name == SLOWED else "-"
-            )
+            Line(name, colours[name], steps_of(curves[name]), stack(curves[name], what), ":" if name == SLOWED else "-")
             for name in methods
             if name in curves
         ]
@@ -115,7 +125,7 @@ def _gcn_above_nn(found: Found) -> Claim:
     return Claim(
         "GCN clearly outperforms NN in test accuracy (V-B)",
         "; ".join(f"{d.upper()} {points(*gain)}" for d, gain in gains.items()) + " points",
-        all(mean > 0.03 for mean, _, _ in gains.values()),
+        all(low > 0.03 for _, low, _ in gains.values()),
     )
 
 
@@ -130,43 +140,32 @@ def _same_accuracy(found: Found, agents: Sequence[int]) -> Claim:
     return Claim("dGCN matches the accuracy of GCN: within 1 point in the mean (V-B)", "; ".join(told), good)
 
 
-def slashed(steps: Sequence[float]) -> str:
-    """Numbers of iterations; what is never reached is infinite."""
-    return " / ".join("never" if np.isinf(t) else f"{t:.0f}" for t in steps)
-
-
-def points(mean: float, low: float, high: float) -> str:
-    """A difference in percentage points with its interval."""
-    return f"{100 * mean:+.2f} [{100 * low:.2f}, {100 * high:.2f}]"
-
-
-def _same_loss(found: Found, agents: Sequence[int], level: float = 0.1) -> Claim:
-    told, good = [], True
-    for dataset, curves in found.items():
-        alone, slowed = (steps_to(curves.get(name, curves["GCN"]), level) for name in ("GCN", SLOWED))
-        together = [steps_to(curves[dgcn(m)], level) for m in agents]
-        told.append(f"{dataset.upper()} {alone:.0f}, {slowed:.0f}, {slashed(together)}")
-        good &= max(together) < 1.5 * slowed
-    return Claim(
-        "dGCN follows GCN's training loss closely, slightly slower on CITESEER (V-B)",
-        f"iterations to a loss of {level} for GCN, GCN with dGCN's step size, dGCN by agents: " + "; ".join(told),
-        good,
-    )
+def _same_loss(found: Found, agents: Sequence[int], level: float = 0.1) -> list[Claim]:
+    """Iterations to a level of the loss, against GCN with its own step size and with dGCN's."""
+    claims = []
+    for name, how in (("GCN", "each with its tuned step size"), (SLOWED, "with one step size")):
+        told, good = [], True
+        for dataset, curves in found.items():
+            alone = steps_to(curves.get(name, curves["GCN"]), level)
+            together = [steps_to(curves[dgcn(m)], level) for m in agents]
+            told.append(f"{dataset.upper()} {alone:.0f} against {slashed(together)}")
+            good &= max(together) < 1.3 * alone
+        measured = f"iterations to a loss of {level}, GCN against dGCN by agents: " + "; ".join(told)
+        claims.append(Claim(f"dGCN follows GCN's training loss closely, {how} (V-B)", measured, good))
+    return claims
 
 
 def _agreement(found: Found, agents: Sequence[int]) -> Claim:
     told, good = [], True
     for dataset, curves in found.items():
-        peak, late = 0.0, 0.0
-        for m in agents:
-            apart = stack(curves[dgcn(m)], "disagreement").mean(0)
-            steps = np.array(curves[dgcn(m)][0]["step"])
-            peak = max(peak, float(apart.max()))
-            late = max(late, float(apart[steps >= min(300, steps[-1])].max()))
-        told.append(f"{dataset.upper()} peak {peak:.1e}, from iteration 300 on at most {late:.1e}")
+        apart = np.array([stack(curves[dgcn(m)], "disagreement").mean(0) for m in agents])
+        steps = np.array(steps_of(curves[dgcn(agents[0])]))
+        from_here = min(300, int(steps[-1]))
+        late = float(apart[:, steps >= from_here].max())
+        told.append(f"{dataset.upper()} {apart[:, 0].max():.1e} at first, {apart.max():.1e} at most, {late:.1e} late")
         good &= late < 1e-2
     return Claim(
         "the agents' weights differ by less than 1e-2 within 200-300 iterations (V-B)",
-        "; ".join(told) + " (they start at 1.1e-03, below that already)",
+        "; ".join(told) + f" (from iteration {from_here} on)",
         good,
     )

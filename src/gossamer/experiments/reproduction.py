@@ -11,7 +11,7 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runtime.directory import to_json
+from gossamer.runtime.directory import VERSION, to_json
 
 Follow = Callable[[int, int, str], None]  # of parts done, parts in all, and what was reached
 
@@ -47,8 +47,8 @@ class Cache:
         return self.store(key, compute()) if known is None else known
 
     def find(self, key: Mapping[str, Any]) -> Any:
-        """The result stored under this key, or None."""
-        path = self._path(key)
+        """The result stored under this key by this version of Gossamer, or None."""
+        path, key = self._path(key), _versioned(key)
         if not path.is_file():
             return None
         try:
@@ -60,12 +60,16 @@ class Cache:
     def store(self, key: Mapping[str, Any], result: Any) -> Any:
         """Keep a result; what comes back is what `find` would give."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(key), to_json({"key": key, "result": result}).encode())
+        write_atomically(self._path(key), to_json({"key": _versioned(key), "result": result}).encode())
         return json.loads(to_json(result))
 
     def _path(self, key: Mapping[str, Any]) -> Path:
-        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        name = hashlib.sha256(json.dumps(_versioned(key), sort_keys=True).encode()).hexdigest()[:16]
         return self.folder / f"{name}.json"
+
+
+def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {"gossamer": VERSION, **key}
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -26,7 +26,7 @@ GRAPHLESS: Trial = {**CENTRALISED, "layers": "mlp"}
 GRIDS = {
     "cora": (2.0, 4.0, 8.0, 16.0, 32.0),
     "citeseer": (0.125, 0.25, 0.5, 1.0, 2.0),
-    "pubmed": (2.0, 4.0, 8.0, 16.0, 32.0),
+    "pubmed": (1.0, 2.0, 4.0, 8.0, 16.0),
 }
 STEP_SIZES: dict[str, dict[str, float]] = {
     "cora": {"graphless": 4.0, "centralised": 16.0, "distributed": 4.0},
@@ -38,11 +38,11 @@ METHODS: dict[str, Trial] = {"graphless": GRAPHLESS, "centralised": CENTRALISED,
 # The same for the update rules of Sec. V-D by the mean logarithm of the training loss.
 RULE_AGENTS = 5
 RULE_GRIDS = {
-    "cora": {"gd": (16.0, 32.0, 64.0, 128.0), "momentum": (1.6, 3.2, 6.4, 12.8), "adam": (0.01, 0.03, 0.1, 0.3)},
+    "cora": {"gd": (16.0, 32.0, 64.0, 128.0), "momentum": (6.4, 12.8, 25.6, 51.2), "adam": (0.03, 0.1, 0.3, 1.0)},
     "citeseer": {"gd": (0.5, 1.0, 2.0, 4.0), "momentum": (0.1, 0.2, 0.4, 0.8), "adam": (0.01, 0.03, 0.1, 0.3)},
 }
 RULE_STEP_SIZES: dict[str, dict[str, float]] = {
-    "cora": {"gd": 64.0, "momentum": 12.8, "adam": 0.3},
+    "cora": {"gd": 64.0, "momentum": 25.6, "adam": 0.3},
     "citeseer": {"gd": 2.0, "momentum": 0.4, "adam": 0.1},
 }
 

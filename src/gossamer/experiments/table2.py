@@ -13,6 +13,7 @@ from scipy import sparse
 
 from gossamer.data import DataGraph, load
 from gossamer.data.traffic import present
+from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
 from gossamer.experiments.traffic import DISTRIBUTED, MODELS, PLACES, least_squares, persistence, trial
 from gossamer.experiments.trials import interval, run_trials
@@ -34,7 +35,13 @@ Errors = dict[str, dict[str, NDArray[np.float64]]]  # test errors by model and m
 
 def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     """Train every model with every seed, distributed and centralised; write the table, draw it, check the claims."""
-    datasets = ("pems-orange", *(() if quick else filter(present, PAPERS)))
+    here = tuple(filter(present, ("pems-orange", *PAPERS)))
+    if not here:
+        raise GossamerError(
+            "Table II needs traffic readings, and none are in GOSSAMER_DATA or the cache: put pems-orange's file there "
+            "(docs/data.md), or fetch PeMSD8 with: python -c \"import gossamer; gossamer.load('pemsd8')\""
+        )
+    datasets = here[:1] if quick else here
     graphs = {dataset: load(dataset) for dataset in datasets}
     plan = [
         run for dataset in datasets for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, SEEDS)))
@@ -107,8 +114,7 @@ def _data(datasets: tuple[str, ...]) -> Claim:
     told = f"measured on {', '.join(datasets)}"
     if missing:
         told += (
-            f"; {', '.join(missing)} only where their readings are on this machine "
-            f"(gossamer train {missing[0]} fetches them), and not with --quick"
+            f"; {', '.join(missing)} only where their files are on this machine (docs/data.md), and not with --quick"
         )
     return Claim("Table II is measured on PeMSD4 and PeMSD8", told, not missing)
 

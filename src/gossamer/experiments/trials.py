@@ -9,6 +9,8 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,11 @@ from scipy import stats
 
 from gossamer.data import load
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Follow, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
 from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.training import Record, Run, go_on, start
+from gossamer.runtime.training import Hooks, Record, Run, go_on, short_record, start
 
-Trial = dict[str, Any]  # settings by name
+Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
 Plan = Mapping[tuple[str, str, int], Trial]  # by data set, method and seed
 Found = dict[str, dict[str, list[Curve]]]  # by data set and method, a curve for each seed
@@ -46,9 +48,12 @@ def run_plan(out: Path, name: str, plan: Plan, follow: Follow) -> Found:
 
 def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Curve]:
     """Train every trial (settings by name), those that the cache holds excepted; curves in the order of the trials."""
+    keys = [_settings(trial).model_dump(mode="json") for trial in trials]  # whole: a new default is a new run
+    for key, trial in zip(keys, trials, strict=True):
+        key |= {"until": trial["until"]} if "until" in trial else {}
     curves: dict[int, Curve] = {}
-    for index, trial in enumerate(trials):
-        known = cache.find(trial)
+    for index, key in enumerate(keys):
+        known = cache.find(key)
         if known is not None:
             curves[index] = known
     if curves:
@@ -57,33 +62,49 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
     if missing:
         for dataset in dict.fromkeys(trials[index].get("dataset", "digits") for index in missing):
             load(dataset)  # found or downloaded once, before the workers all ask for it
-        workers = min(len(os.sched_getaffinity(0)), len(missing))
+        others = set(multiprocessing.active_children())
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, initializer=_prepare_worker) as pool:
+        with ProcessPoolExecutor(min(num_workers(), len(missing)), context, initializer=_prepare_worker) as pool:
             try:
                 running = {pool.submit(train_alone, trials[index]): index for index in missing}
                 for done in as_completed(running):
                     index = running[done]
-                    curves[index] = cache.store(trials[index], done.result())
+                    curves[index] = cache.store(keys[index], done.result())
                     follow(len(curves), len(trials), told(trials[index], curves[index]))
-            except BaseException:
-                for worker in multiprocessing.active_children():  # else an interruption would wait for the runs
+            except BaseException as error:
+                for worker in set(multiprocessing.active_children()) - others:  # else it would wait for their runs
                     worker.terminate()
                 pool.shutdown(wait=False, cancel_futures=True)
+                if isinstance(error, BrokenProcessPool):
+                    raise GossamerError(
+                        "a worker process was ended from outside, perhaps for want of memory; what was done is kept: "
+                        "run the command again to go on"
+                    ) from None
                 raise
     return [curves[index] for index in range(len(trials))]
 
 
+def num_workers() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def train_alone(trial: Trial) -> Curve:
     """One run, from its settings to its curve."""
-    settings = make_settings({"threads": 1, "baselines": False, **trial})
-    return curve_of(trained(start(load(settings.dataset, settings.seed), settings)))
+    settings = _settings({"threads": 1, "baselines": False, **trial})
+    return curve_of(trained(start(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
 
 
-def trained(state: Run) -> Run:
-    """Train to the end, or to where it diverges: a step size that is too large is a result here."""
+def _settings(trial: Trial) -> Settings:
+    return make_settings({name: value for name, value in trial.items() if name != "until"})
+
+
+def trained(state: Run, until: float = -np.inf) -> Run:
+    """Train to the end, to a training loss below `until`, or to where it diverges: a step size that is too large is a
+    result here."""
+    hooks = Hooks(should_stop=lambda: bool(state.history[-1]["train"]["loss"] < until))
     try:
-        return go_on(state)
+        return go_on(state, hooks, short_record)
     except GossamerError:
         if not np.isfinite(state.history[-1]["train"]["loss"]):
             return state
@@ -115,17 +136,20 @@ def _score(record: Record, mask: str) -> float:
 
 def told(trial: Trial, curve: Curve) -> str:
     """A finished run in a few words."""
-    settings = Settings(**trial)
+    settings = _settings(trial)
     end = "diverged" if curve["diverged"] else f"loss {curve['loss'][-1]:.2g}"
-    return f"{settings.dataset}, {settings.agents} agents, seed {settings.seed}: {end}"
+    model = settings.layers if settings.order == 1 else f"{settings.layers} of order {settings.order}"
+    return f"{settings.dataset}, {model}, {settings.update}, {settings.agents} agents, seed {settings.seed}: {end}"
 
 
 def stack(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
-    """One column of several runs [runs, evaluations]; after a divergence NaN."""
+    """One column of several runs [runs, evaluations]; after its end the last value, after a divergence NaN."""
     longest = max(len(curve["step"]) for curve in curves)
     table = np.full((len(curves), longest), np.nan)
     for row, curve in zip(table, curves, strict=True):
-        row[: len(curve[what])] = [np.nan if value is None else value for value in curve[what]]
+        known = len(curve[what])
+        row[:known] = [np.nan if value is None else value for value in curve[what]]
+        row[known:] = np.nan if curve["diverged"] else row[known - 1]
     return table
 
 
@@ -134,25 +158,48 @@ def log_loss(curves: Sequence[Curve]) -> NDArray[np.float64]:
     return np.asarray(np.log(np.maximum(stack(curves, "loss"), 1e-7)))
 
 
-def final(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
-    """The last value of each run [runs]: the mean over its last tenth of evaluations."""
+def steps_of(curves: Sequence[Curve]) -> list[int]:
+    """The steps that belong to the columns of `stack`."""
+    return max((curve["step"] for curve in curves), key=len)
+
+
+def final(curves: Sequence[Curve], what: str, share: float = 0.1) -> NDArray[np.float64]:
+    """The last value of each run [runs]: the mean over its last evaluations, a tenth of them or another share."""
     table = stack(curves, what)
-    return np.asarray(table[:, -max(1, table.shape[1] // 10) :].mean(1))
+    return np.asarray(table[:, -max(1, int(share * table.shape[1])) :].mean(1))
 
 
 def steps_to(curves: Sequence[Curve], level: float) -> float:
     """The first step at which the training loss, geometric mean over the runs, is below a level; infinite if never."""
     below = np.flatnonzero(log_loss(curves).mean(0) < np.log(level))
-    return float(curves[0]["step"][below[0]]) if len(below) else np.inf
+    return float(steps_of(curves)[below[0]]) if len(below) else np.inf
+
+
+def slashed(steps: Sequence[float]) -> str:
+    """Numbers of iterations; what is never reached is infinite."""
+    return " / ".join("never" if np.isinf(t) else f"{t:.0f}" for t in steps)
 
 
 def interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Mean of paired differences and Student's 95 % interval around it; of one alone the mean."""
+    """Mean of paired differences and Student's 95 % interval around it; of fewer than three the mean alone."""
     mean, n = float(differences.mean()), len(differences)
-    if n == 1:
+    if n < 3:
         return mean, mean, mean
     half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
     return mean, mean - half, mean + half
+
+
+def points(mean: float, low: float, high: float) -> str:
+    """A difference in percentage points, with its interval if there is one."""
+    return f"{100 * mean:+.2f}" + (f" [{100 * low:.2f}, {100 * high:.2f}]" if low < high else "")
+
+
+def judged(claims: Sequence[Claim], found: Found) -> list[Claim]:
+    """The claims, none of which holds if a run behind them diverged."""
+    lost = sum(curve["diverged"] for methods in found.values() for curves in methods.values() for curve in curves)
+    if not lost:
+        return list(claims)
+    return [replace(claim, measured=f"{claim.measured} ({lost} runs diverged)", holds=False) for claim in claims]
 
 
 def _prepare_worker() -> None:

@@ -27,6 +27,8 @@ from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.tensors import FORMAT, read_about, read_tensors, write_tensors
 from gossamer.runtime.training import Record, Run, start, with_weights
 
+VERSION = version("gossamer")
+
 
 def to_json(content: Any, indent: int | None = None) -> str:
     """JSON that every reader takes: a number that is not finite, such as the score on an empty mask, becomes null."""
@@ -127,7 +129,7 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete:
         "settings": state.settings.model_dump(mode="json"),
         "data": {"name": state.deployment.graph.name, "fingerprint": state.fingerprint},
         "versions": {
-            "gossamer": version("gossamer"),
+            "gossamer": VERSION,
             "torch": torch.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),

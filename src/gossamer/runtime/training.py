@@ -97,19 +97,22 @@ def threads_for(state: Run) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def go_on(state: Run, hooks: Hooks | None = None) -> Run:
-    """Train until the settings' number of steps, or until told to stop between two steps."""
+def go_on(state: Run, hooks: Hooks | None = None, measure: Callable[[Run], Record] | None = None) -> Run:
+    """Train until the settings' number of steps, or until told to stop between two steps.
+
+    `measure` makes the record of an evaluation; without it, everything is measured.
+    """
     with threads_for(state):
-        return _go_on(state, hooks or Hooks())
+        return _go_on(state, hooks or Hooks(), measure or _record)
 
 
-def _go_on(state: Run, hooks: Hooks) -> Run:
+def _go_on(state: Run, hooks: Hooks, measure: Callable[[Run], Record]) -> Run:
     settings, began, before = state.settings, time.perf_counter(), state.seconds
     while True:
         step = state.host.step
         due = step % settings.evaluate_every == 0 or step == settings.steps
         if due and (not state.history or state.history[-1]["step"] < step):
-            state.history.append(_record(state))
+            state.history.append(measure(state))
             hooks.on_record(state.history[-1])
             _check_loss(state.history[-1]["train"]["loss"], step)
         state.seconds = before + time.perf_counter() - began
@@ -136,13 +139,12 @@ def _record(state: Run) -> Record:
     stationarity = squared_projection(whole_gradient(host, mean_params(host.params)))
     before = [record["stationarity"] for record in state.history if record["step"] > 0]
     best = min([stationarity, *before]) if host.step > 0 else math.nan  # eq. (20) begins at n = 1
-    return {
-        "step": host.step,
-        **state.scores(),
-        "disagreement": disagreement(host.params),
-        "stationarity": stationarity,
-        "best_stationarity": best,
-    }
+    return {**short_record(state), "stationarity": stationarity, "best_stationarity": best}
+
+
+def short_record(state: Run) -> Record:
+    """Scores and disagreement alone, which cost no gradient."""
+    return {"step": state.host.step, **state.scores(), "disagreement": disagreement(state.host.params)}
 
 
 def _check_loss(loss: float, step: int) -> None:
