@@ -92,5 +92,5 @@ def _orders(found: Found) -> Claim:
             f"{dataset.upper()} {points(*change)} points of test accuracy if consensus comes first; iterations to the "
             f"same losses {slashed(taken[0])} and {slashed(taken[1])}"
         )
-        good &= abs(change[0]) < 0.01 and bool(np.allclose(*taken, rtol=0.5, atol=20))
+        good &= abs(change[0]) < 0.01 and bool(np.allclose(taken[0], taken[1], rtol=0.5, atol=20))
     return Claim("no noticeable difference between the orders of statistics and consensus (V-D)", "; ".join(told), good)
