@@ -83,6 +83,8 @@ def test_a_diverged_run_is_drawn_and_no_claim_holds(
             falling = [2.0 / (1 + step) for step in steps]
             made = {"step": steps, "edges_kept": 0.9, "diverged": False}
             made |= dict.fromkeys(("loss", "validation_loss", "validation", "test", "disagreement"), falling)
+            if method == "adam":  # ends sooner than the others
+                made = {key: part[:40] if isinstance(part, list) else part for key, part in made.items()}
             if seed == 0 and method not in ("GCN", "gd", "100 %", "every iteration"):
                 made = {key: part[:3] if isinstance(part, list) else part for key, part in made.items()}
                 made["diverged"] = True
