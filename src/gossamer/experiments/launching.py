@@ -42,7 +42,7 @@ def _history(state: Run, folders: list[Path]) -> list[Record]:
     tables = [[json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()] for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
-        sums = [{name: torch.tensor(record[name]) for name in MASKS} for record in records]
+        sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]
         unknown = {"disagreement": math.nan, "stationarity": math.nan, "best_stationarity": math.nan}
         history.append({"step": records[0]["step"], **scores(sums, classes), **unknown})
     stationarity = squared_projection(whole_gradient(state.host, mean_params(state.host.params)))

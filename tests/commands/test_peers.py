@@ -1,0 +1,107 @@
+"""keys, shard, peer and launch as a user runs them."""
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from gossamer.cli import app
+from gossamer.runtime.shards import read_shard
+from gossamer.runtime.sockets import new_keys
+from gossamer.runtime.tensors import read_tensors
+
+SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, " ".join(done.stderr.split())
+
+
+def test_keys_are_made_once_and_kept_secret(tmp_path: Path) -> None:
+    code, public, _ = invoke("keys", "--out", str(tmp_path / "site"))
+    assert code == 0
+    assert (tmp_path / "site" / "key.public").read_text() == public
+    assert len(public.strip()) == 40
+    secret = tmp_path / "site" / "key.secret"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    kept = secret.read_text()
+    code, _, told = invoke("keys", "--out", str(tmp_path / "site"))
+    assert code == 2
+    assert "move it away first" in told
+    assert secret.read_text() == kept
+
+
+def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
+    key = new_keys()[0]
+    (tmp_path / "hosts.txt").write_text(f"# ours\nlocalhost:5001 {key}\nlocalhost:5002  # no key\n\nlocalhost:5003\n")
+    out = tmp_path / "shards"
+    code, table, told = invoke(
+        "shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(out), "--topology", "complete"
+    )
+    assert code == 0, told
+    assert "2 of 3 agents had no public key" in told
+    assert "localhost:5003" in table
+    assert not (out / "agent-0" / "key.secret").exists()
+    assert (out / "agent-1" / "key.secret").exists()
+    shards = [read_shard(out / f"agent-{k}") for k in range(3)]
+    assert shards[1].neighbours[0].key == key
+    assert len({shard.run for shard in shards}) == 1
+    assert shards[2].settings.steps == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("localhost:5001\n", "should have a line for each of 3 agents, it has 1"),
+        ("a:1\nb\nc:3\n", "agent 1: expected host:port and a public key, got 'b'"),
+        ("a:1\nb:99999\nc:3\n", "agent 1: expected host:port"),
+        ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 40 characters"),
+        ("a:1\nb:2\na:1\n", "two agents listen on a:1"),
+    ],
+)
+def test_a_hosts_file_that_does_not_fit_is_told(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "hosts.txt").write_text(text)
+    code, _, told = invoke(
+        "shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(tmp_path / "shards")
+    )
+    assert code == 2
+    assert message in told
+    assert not (tmp_path / "shards").exists()
+
+
+def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:
+    code, _, told = invoke("peer", str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "is not a shard" in told
+
+
+def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:
+    def run(command: str, *more: str) -> dict:
+        arguments = [command, "digits", *SMALL, "--no-baselines", "--json", *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "gossamer", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        result: dict = json.loads(done.stdout)
+        return result
+
+    launched, simulated = run("launch", "--out", "launched"), run("train", "--out", "simulated")
+    for mask, scores in simulated["distributed"].items():
+        assert launched["distributed"][mask] == pytest.approx(scores, abs=1e-9)
+    assert launched["messages"] == simulated["messages"]
+    found, expected = (read_tensors(tmp_path / name / "weights.safetensors") for name in ("launched", "simulated"))
+    for name, part in expected.items():
+        torch.testing.assert_close(found[name], part, rtol=0, atol=1e-10)
+    assert (tmp_path / "launched" / "curves.png").is_file()
+    assert [path.name for path in sorted((tmp_path / "launched" / "agents").iterdir())] == [
+        "agent-0",
+        "agent-1",
+        "agent-2",
+    ]
