@@ -1,5 +1,6 @@
 """`gossamer launch`: every agent as a process of its own on this machine, with one table for all."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,9 +55,11 @@ def launch(
     with follow() as (_, progress):
         state = launching.prepare(graph, settings, folder, progress)
     folders = write_shards(folder / "agents", state.deployment, settings)
+    began = time.monotonic()
     with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
         for states in crew.watch():
             live.update(terminal.crew_table(states, state.deployment.num_agents, settings.steps))
+    state.seconds = time.monotonic() - began
     with follow() as (hooks, _):
         result = launching.gather(graph, state, folders, folder, hooks)
     if as_json:
