@@ -69,7 +69,7 @@ def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: told.append((done, total)))
     assert told[-1] == (3, 3)
-    assert "pemsd4, pemsd8 only where their readings are on this machine" in outcome.claims[0].measured
+    assert "pemsd4, pemsd8 only where their files are on this machine" in outcome.claims[0].measured
     assert not outcome.claims[0].holds
     for name in outcome.files:
         assert (tmp_path / name).stat().st_size > 100
@@ -85,7 +85,7 @@ def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
 def test_missing_readings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(GossamerError, match="'pems-orange' is not in GOSSAMER_DATA"):
+    with pytest.raises(GossamerError, match="none are in GOSSAMER_DATA or the cache"):
         table2.reproduce(tmp_path, quick=False, seeds=5, follow=quietly)
 
 
