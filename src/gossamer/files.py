@@ -13,5 +13,10 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else a power cut may undo the renaming
+        finally:
+            os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)

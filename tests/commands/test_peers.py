@@ -19,6 +19,7 @@ from gossamer.runtime.shards import read_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
 
+KEY = new_keys()[0]
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
 
 
@@ -68,6 +69,7 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
         ("a:1\nb:99999\nc:3\n", "agent 1: expected host:port"),
         ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 40 characters"),
         ("a:1\nb:2\na:1\n", "two agents listen on a:1"),
+        (f"a:1 {KEY}\nb:2 {KEY}\nc:3\n", "two agents have the same public key"),
     ],
 )
 def test_a_hosts_file_that_does_not_fit_is_told(tmp_path: Path, text: str, message: str) -> None:
@@ -93,7 +95,7 @@ def test_an_interrupted_launch_ends_all_its_agents(tmp_path: Path) -> None:
     )
     deadline = time.monotonic() + 90
     try:
-        while not (tmp_path / "run" / "agents" / "agent-2" / "checkpoint-100.safetensors").is_file():
+        while not list((tmp_path / "run" / "agents" / "agent-2").glob("run-*/checkpoint-*.safetensors")):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.05)

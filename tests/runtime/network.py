@@ -17,6 +17,7 @@ from gossamer.agents import Host
 from gossamer.runtime.member import Member, Place
 from gossamer.runtime.program import begin, make_schedule
 from gossamer.runtime.settings import Settings
+from gossamer.runtime.shards import checkpoints_to_keep, neighbours_apart
 
 KILLS = ("before handling", "before sending", "after sending", "before saving", "after saving", "around the epoch")
 
@@ -34,6 +35,15 @@ class Disk:
     dies: Callable[[str], None]
     checkpoints: dict[int, tuple[dict, dict]] = field(default_factory=dict)
     number: int = 0
+    done: bool = False
+
+    def is_done(self) -> bool:
+        return self.done
+
+    def set_done(self) -> None:
+        self.dies("before saving")
+        self.done = True
+        self.dies("after saving")
 
     def epoch(self) -> int:
         return self.number
@@ -49,8 +59,8 @@ class Disk:
     def save(self, step: int, params: dict, state: dict) -> None:
         self.dies("before saving")
         self.checkpoints[step] = (_copied(params), _copied(state))
-        for old in sorted(self.checkpoints)[: -self.keep]:
-            del self.checkpoints[old]
+        kept = sorted({0, *(s for s in self.checkpoints if s <= step)})[-self.keep :]
+        self.checkpoints = {s: part for s, part in self.checkpoints.items() if s in kept}
         self.dies("after saving")
 
     def load(self, step: int) -> tuple[dict, dict]:
@@ -66,6 +76,7 @@ def _copied(parts: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 class Faults:
     drop: float = 0.0  # probability that a message is lost
     delay: float = 0.01  # mean seconds on the way; exponential, so that messages overtake each other
+    steady: bool = False  # or always the same
     kills: int = 0  # in all
     kill: float = 0.0  # probability at each place where an agent may die
     where: tuple[str, ...] = KILLS  # the places
@@ -85,14 +96,16 @@ class Network:
         self.records: dict[int, dict[int, Any]] = {k: {} for k in hosts}
         self.killed: Counter[str] = Counter()
         self.overhear: Callable[[int, int, list[bytes]], None] | None = None
-        every = max(1, settings.consensus_every)
-        keep = 2 + -(-len(hosts) * every // settings.checkpoint_every)
+        keep = checkpoints_to_keep(links, settings)
         self.disks = {
             k: Disk(keep, (_copied(h.params), _copied(h.state)), lambda where, k=k: self._maybe_die(where))
             for k, h in hosts.items()
         }
         self.schedules = {k: make_schedule(h, settings) for k, h in hosts.items()}
         self.members: dict[int, Member] = {}
+        self.gone: set[int] = set()
+        self.isolated = (-1, 0.0)
+        self.last: dict[int, Member] = {}
         self.finals: dict[int, dict[str, torch.Tensor]] = {}
         self.cut = (self.random.choice([(k, z) for k in hosts for z in self.neighbours[k]]), 0.0, 0.0)
         if faults.partition:
@@ -102,8 +115,8 @@ class Network:
             self._at(self.random.uniform(0, 0.05), "start", k)
 
     def run(self, limit: float = 600.0) -> None:
-        """Until every agent knows that all are done, or the pretended time is over."""
-        while not (len(self.members) == len(self.hosts) and all(m.all_done for m in self.members.values())):
+        """Until every agent has left, or the pretended time is over."""
+        while len(self.gone) < len(self.hosts):
             self.step()
             assert self.now < limit, f"no progress: {self.told()}"
 
@@ -120,7 +133,12 @@ class Network:
     def kill(self, agent: int) -> None:
         """End an agent as it is; it is started again a little later."""
         self.members.pop(agent, None)
+        self.gone.discard(agent)
         self._at(self.now + self.random.uniform(0.01, 0.3), "start", agent)
+
+    def isolate(self, agent: int, until: float) -> None:
+        """Cut an agent off from everyone."""
+        self.isolated = (agent, until)
 
     def deliver(self, sender: int, receiver: int, parts: list[bytes]) -> None:
         """Bring a message now, whoever sent it."""
@@ -136,7 +154,15 @@ class Network:
         if kind == "start":
             k = what
             place = Place(
-                k, len(self.hosts), self.neighbours[k], "run", torch.float64, max(1, self.settings.consensus_every)
+                k,
+                len(self.hosts),
+                self.neighbours[k],
+                "run",
+                torch.float64,
+                self.settings.steps,
+                self.disks[k].keep,
+                self.count,  # grows with every event
+                neighbours_apart(self.settings),
             )
             self.members[k] = Member(
                 place,
@@ -157,7 +183,12 @@ class Network:
                 return
             self._maybe_die("before handling")
             self.members[k].receive(sender, parts, self.now)
-        self._at(max(self.members[k].wake_at, self.now + 1e-4), "tick", k)
+        member = self.last[k] = self.members[k]
+        if member.leaves(self.now):
+            self.members.pop(k)
+            self.gone.add(k)
+        else:
+            self._at(max(member.wake_at, self.now + 1e-4), "tick", k)
 
     def _sends(self, sender: int, receiver: int, parts: list[Any]) -> None:
         assert receiver in self.neighbours[sender], "a message to someone who is not a neighbour"
@@ -179,12 +210,15 @@ class Network:
     def _send(self, sender: int, receiver: int, parts: list[bytes]) -> None:
         if self.overhear is not None:
             self.overhear(sender, receiver, parts)
+        if self.now < self.isolated[1] and self.isolated[0] in (sender, receiver):
+            return
         link, start, end = self.cut
         if {sender, receiver} == set(link) and start <= self.now < end:
             return
         if self.random.random() < self.faults.drop:
             return
-        self._at(self.now + self.random.expovariate(1 / self.faults.delay), "message", (sender, receiver, parts))
+        delay = self.faults.delay if self.faults.steady else self.random.expovariate(1 / self.faults.delay)
+        self._at(self.now + delay, "message", (sender, receiver, parts))
 
     def _maybe_die(self, where: str) -> None:
         if where not in self.faults.where:

@@ -32,10 +32,14 @@ def random_faults(seed: int) -> Faults:
 def main(count: int, first: int) -> None:
     from runtime.test_network import check, hosts, problem, undisturbed
 
-    case, settings, links = problem()
-    expected, killed = undisturbed(case, settings), Counter[str]()
+    problems = []
+    for every in (1, 3, 0):
+        case, settings, links = problem(consensus_every=every)
+        problems.append((case, settings, links, undisturbed(case, settings)))
+    killed = Counter[str]()
     began = time.perf_counter()
     for seed in range(first, first + count):
+        case, settings, links, expected = problems[seed % 3]
         network = Network(hosts(case, settings), links, settings, random_faults(seed), seed)
         try:
             network.run()

@@ -36,7 +36,14 @@ def peer(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption and no keys: for a lab network that you trust.")
     ] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Listen here, where others reach it by another address.", show_default=False
+        ),
+    ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
+    lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
 
@@ -49,11 +56,11 @@ def peer(
             "read and change the training",
             highlight=False,
         )
-    if report:
+    if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     shown = _print_json if report else _Lines()
     try:
-        run_peer(folder, Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0), insecure)
+        run_peer(folder, Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0), insecure, listen)
     except MissingNeighbour as error:
         err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False)
         raise typer.Exit(MISSING) from None
@@ -73,6 +80,9 @@ class _Lines:
         waits = ", ".join(map(str, state["waiting_for"]))
         text = f"agent {state['agent']}: step {state['step']}, epoch {state['epoch']}"
         text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
+        refused = {reason: n for reason, n in state["refused"].items() if reason not in ("old", "early", "duplicate")}
+        if refused:
+            text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
         if waits and state["waited"] > 1:
             text += f", waiting {state['waited']:.0f} s for agent {waits}"
         if text != self.last:

@@ -91,6 +91,9 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, st
         else:
             key, made[agent] = new_keys()
         contacts.append(Contact(entry[0], key))
+    keys = [contact.key for contact in contacts]
+    if len(set(keys)) < len(keys):
+        raise GossamerError(f"{path}: two agents have the same public key; make one pair for each with gossamer keys")
     repeated = {contact.address for contact in contacts if [c.address for c in contacts].count(contact.address) > 1}
     if repeated:
         raise GossamerError(f"{path}: two agents listen on {sorted(repeated)[0]}; give each a port of its own")

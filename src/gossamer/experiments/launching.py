@@ -12,7 +12,9 @@ from gossamer.data import DataGraph
 from gossamer.experiments.comparison import HooksFor, Result, finish
 from gossamer.runtime import directory
 from gossamer.runtime.deployment import Progress
+from gossamer.runtime.peer import state_of
 from gossamer.runtime.settings import Settings
+from gossamer.runtime.shards import read_shard
 from gossamer.runtime.tensors import read_tensors
 from gossamer.runtime.training import Record, Run, start, whole_gradient, with_weights
 
@@ -29,6 +31,7 @@ def prepare(graph: DataGraph, settings: Settings, folder: Path, progress: Progre
 
 def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hooks: HooksFor | None) -> Result:
     """The finished run from the agents' weights and sums, then its references, as `train` leaves them."""
+    folders = [state_of(path, read_shard(path)) for path in folders]
     parts = [read_tensors(path / "weights.safetensors") for path in folders]
     params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     done = with_weights(state, params, state.host.state, state.settings.steps)

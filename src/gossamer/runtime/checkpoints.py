@@ -40,8 +40,16 @@ class Disk:
             f"state.{name}": t for name, t in state.items()
         }
         write_tensors(self._path(step), tensors)
-        for old in [s for s in self.steps() if s][: -self.keep]:
-            self._path(old).unlink(missing_ok=True)
+        kept = [s for s in self.steps() if s <= step][-self.keep :]  # later ones are of before a rollback
+        for other in set(self.steps()) - set(kept):
+            self._path(other).unlink(missing_ok=True)
+
+    def is_done(self) -> bool:
+        """Whether the run's result is in the folder."""
+        return (self.folder / "done").is_file()
+
+    def set_done(self) -> None:
+        write_atomically(self.folder / "done", b"")
 
     def load(self, step: int) -> tuple[Params, State]:
         if not self._path(step).is_file():

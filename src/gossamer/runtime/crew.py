@@ -70,7 +70,7 @@ class Crew:
 
     def __enter__(self) -> "Crew":
         for folder, errors in zip(self._folders, self._errors, strict=True):
-            command = [sys.executable, "-m", "gossamer", "peer", str(folder), "--report"]
+            command = [sys.executable, "-m", "gossamer", "peer", str(folder), "--report", "--lifeline"]
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
             )
@@ -101,7 +101,7 @@ class Crew:
             while ready.get_map():
                 for key, _ in ready.select(timeout=0.5):
                     line = key.fileobj.readline()  # type: ignore[union-attr]
-                    if line:
+                    if line.endswith(b"\n"):
                         self.states[key.data] = json.loads(line)
                     else:
                         ready.unregister(key.fileobj)

@@ -8,23 +8,31 @@ Epochs. An agent that starts has lost what it had received, so it opens a new ep
 they can restore, pass on what they are told, and when an agent knows the answer of all m, it goes back to the latest
 step that everyone can restore. A message of another epoch is told by its number. A first start, a restart of one agent
 and of all are this one rule.
+
+The end. An agent is done when its result is on its disk, whatever the epoch; that all are done is passed on like the
+steps. Who knows it leaves as soon as its neighbours know it too, or after a while without them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
+from gossamer.errors import GossamerError
 from gossamer.runtime.wire import Frame, Parts, Position, RefusedError, Status, decode, encode
 
 Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
-Program = Generator[Planned, Inbox, None]  # a training run from some step on
+Program = Generator[Planned, Inbox, None]  # a training run from some step on; its result is on the disk when it ends
 Shapes = Mapping[int, tuple[int, ...]]  # by sender, what an exchange expects
 PATIENCE = (0.05, 5.0)  # seconds to wait before asking again: the least, and the most
+GRACE = 30.0  # seconds that an agent stays for neighbours that have not said that they know that all are done
+SILENCE = 120.0  # seconds after which an agent that is done leaves if it hears of nobody
+LEAP = 1 << 20  # epochs that one message can skip
 
 
 class Store(Protocol):
@@ -33,6 +41,8 @@ class Store(Protocol):
     def epoch(self) -> int: ...
     def set_epoch(self, epoch: int) -> None: ...
     def steps(self) -> Sequence[int]: ...
+    def is_done(self) -> bool: ...
+    def set_done(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,9 @@ class Place:
     neighbours: tuple[int, ...]
     run: str  # the id of the run, the same for all
     dtype: torch.dtype
+    steps: int  # of the run
+    keep: int  # checkpoints of an agent, at most
+    life: int  # a number that no earlier start of this agent had
     lead: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
 
 
@@ -64,30 +77,19 @@ class Member:
         self.place, self.store = place, store
         self._begin, self._schedule, self._send = begin, schedule, send
         self.refused: Counter[str] = Counter()
-        self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase
-        self.finished = False
+        self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
+        self.done = frozenset({place.agent}) if store.is_done() else frozenset[int]()
+        self._settled: set[int] = set()  # neighbours that know that all are done
         self._pace = PATIENCE[0]  # how long an exchange takes where nothing is lost, as seen so far
-        self._asked = 0  # times in this exchange
-        self._ask_at, self._since = now, now
+        self._heard = now  # from any neighbour
+        self.waiting_since, self._asked = now, 0
+        self.wake_at = now  # when to call `tick`
         self._open_epoch(store.epoch() + 1, now)
 
-    # What others may ask.
-
     @property
-    def waiting_for(self) -> tuple[int, ...]:
-        """The neighbours without whose message nothing goes on."""
-        if self._program is None:
-            return () if self.finished else self.place.neighbours
-        return tuple(link.sender for link in self._exchange.expected if link.sender not in self._arrived())
-
-    @property
-    def waiting_since(self) -> float:
-        return self._since
-
-    @property
-    def wake_at(self) -> float:
-        """When to call `tick`."""
-        return self._ask_at
+    def finished(self) -> bool:
+        """Whether this agent's result is on its disk."""
+        return self.place.agent in self.done
 
     @property
     def all_done(self) -> bool:
@@ -95,16 +97,25 @@ class Member:
         return len(self.done) == self.place.num_agents
 
     @property
-    def may_leave(self) -> bool:
-        """Whether all are done, and all neighbours know it."""
-        return self.all_done and self._settled == set(self.place.neighbours)
+    def waiting_for(self) -> tuple[int, ...]:
+        """The agents without whose message nothing goes on: neighbours in training, any while an epoch opens."""
+        if self._program is not None:
+            return tuple(link.sender for link in self._exchange.expected if link.sender not in self._arrived())
+        known = self.done if self.finished else self.restorable
+        return tuple(k for k in range(self.place.num_agents) if k not in known)
 
-    # What happens to it.
+    def leaves(self, now: float) -> bool:
+        """Whether this agent's work is over: all are done and the neighbours know it or stay away, or it is done
+        itself and has been alone for long."""
+        if self.all_done:
+            return self._settled >= set(self.place.neighbours) or now > self.waiting_since + GRACE
+        return self.finished and now > self._heard + SILENCE
 
     def receive(self, sender: int, parts: Sequence[bytes | memoryview], now: float) -> None:
         """A neighbour's message; one that does not belong is counted and forgotten."""
         try:
             message = decode(parts, self.place.run, sender)
+            self._heard = now
             if isinstance(message, Status):
                 self._on_status(message, now)
             else:
@@ -114,59 +125,78 @@ class Member:
 
     def tick(self, now: float) -> None:
         """Ask again what has not come."""
-        if now < self._ask_at:
+        if now < self.wake_at:
             return
-        for neighbour in self.waiting_for or self.place.neighbours:
+        waiting = set(self.waiting_for) & set(self.place.neighbours) if self._program is not None else set()
+        for neighbour in sorted(waiting or self.place.neighbours):
             self._tell(neighbour)
         self._asked += 1
-        self._ask_at = now + self._patience()
+        self.wake_at = now + self._patience()
 
-    # Epochs.
+    # Epochs and the end.
 
     def _open_epoch(self, epoch: int, now: float) -> None:
         self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
         self.epoch = epoch
-        self.restorable = {self.place.agent: tuple(self.store.steps())}
-        self.done: frozenset[int] = frozenset()
-        self.finished = False
-        self._settled: set[int] = set()  # neighbours that know that all are done
+        self.restorable = {
+            self.place.agent: (self.place.life, *self.store.steps())
+        }  # for each agent its life and steps
         self._program: Program | None = None
         self.position: Position = (0, 0)
         self._inbox: dict[Position, dict[int, Tensor]] = {}
         self._kept: dict[int, dict[Position, Parts]] = {z: {} for z in self.place.neighbours}
+        self._turned(now)
         self._tell_all()
-        self._since, self._asked = now, 0
-        self._ask_at = now + self._patience()
         self._maybe_train(now)
 
     def _on_status(self, status: Status, now: float) -> None:
-        if status.epoch > self.epoch:
-            self._open_epoch(status.epoch, now)
-        elif status.epoch < self.epoch:
-            return self._tell(status.sender)
-        agents = range(self.place.num_agents)
-        if not set(status.restorable) | status.done <= set(agents):
-            raise RefusedError("malformed", "an agent that does not exist")
+        self._check(status)
+        mine = status.restorable.get(self.place.agent)
+        if self.all_done:
+            status = Status(status.sender, status.epoch, {}, status.done)  # who comes late is told, and joined no more
+        elif status.epoch > self.epoch:
+            # If this agent has spoken there already, it was in an earlier life, and its disk forgot the epoch.
+            self._open_epoch(status.epoch + (mine is not None), now)
+        elif status.epoch == self.epoch and mine is not None and mine != self.restorable[self.place.agent]:
+            self._open_epoch(self.epoch + 1, now)
+        same = status.epoch == self.epoch
         known = (len(self.restorable), len(self.done))
-        self.restorable = {**status.restorable, **self.restorable}
+        if same:
+            self.restorable = {**status.restorable, **self.restorable}
         self.done |= status.done
         if len(status.done) == self.place.num_agents:
             self._settled.add(status.sender)
         if (len(self.restorable), len(self.done)) != known:
+            if len(self.done) != known[1]:
+                self._turned(now)
             self._tell_all()
-        elif len(status.restorable) < known[0] or len(status.done) < known[1]:
+        elif status.epoch < self.epoch or len(status.restorable) < known[0] or len(status.done) < known[1]:
             self._tell(status.sender)
         self._maybe_train(now)
-        if status.waiting is not None:
+        if same and status.waiting is not None:
             self._send_again(status.sender, status.waiting)
 
+    def _check(self, status: Status) -> None:
+        """Refuse what no agent of this run would say, before anything is done with it."""
+        if not set(status.restorable) | status.done <= set(range(self.place.num_agents)):
+            raise RefusedError("malformed", "an agent that does not exist")
+        for _, *steps in status.restorable.values():
+            rising = all(a < b for a, b in pairwise(steps))
+            if not rising or steps[:1] != [0] or len(steps) > self.place.keep + 1 or steps[-1] > self.place.steps:
+                raise RefusedError("malformed", "steps that nobody can restore")
+        if status.epoch > self.epoch + LEAP:
+            raise RefusedError("malformed", "an epoch far away")
+        if self.place.agent in status.done and not self.store.is_done():
+            raise GossamerError(
+                f"the others say that agent {self.place.agent} has finished, but its folder holds no result. "
+                "Put it back, or let all agents start anew from fresh shards"
+            )
+
     def _maybe_train(self, now: float) -> None:
-        if self._program is None and not self.finished and len(self.restorable) == self.place.num_agents:
-            step = max(set.intersection(*(set(steps) for steps in self.restorable.values())))
+        if self._program is None and not self.all_done and len(self.restorable) == self.place.num_agents:
+            step = max(set.intersection(*(set(steps) for _, *steps in self.restorable.values())))
             self._program, self.position = self._begin(step), (step, -1)
             self._advance(None, now)
-
-    # Training.
 
     def _on_frame(self, frame: Frame, now: float) -> None:
         if frame.epoch > self.epoch:
@@ -177,7 +207,7 @@ class Member:
             raise RefusedError("old" if self.finished else "early", "not training")
         if frame.position < self.position:
             raise RefusedError("old", "position")
-        planned = self._schedule(frame.position) if frame.position[0] <= self.position[0] + self.place.lead else None
+        planned = self._schedule(frame.position)
         if planned is None:
             raise RefusedError("unplanned", "position")
         plan, phase, index, shapes = planned
@@ -185,6 +215,8 @@ class Member:
             raise RefusedError("unplanned", "phase or type")
         if shapes.get(frame.sender) != tuple(frame.rows.shape):
             raise RefusedError("unplanned", "shape")
+        if frame.position[0] > self.position[0] + self.place.lead:
+            raise RefusedError("early", "position")  # bounds what is held for later
         arrived = self._inbox.setdefault(frame.position, {})
         if frame.sender in arrived:
             raise RefusedError("duplicate")
@@ -199,23 +231,30 @@ class Member:
         while self._program is not None and not self.waiting_for:
             arrived = self._inbox.pop(self.position, {})
             inbox = {link: arrived[link.sender] for link in self._exchange.expected}
-            if not self._asked:  # else the time tells of a loss, not of the pace
-                self._pace += 0.2 * (now - self._since - self._pace)
+            # A time with a loss in it tells less of the pace; but if all do, they are the pace.
+            self._pace += (0.05 if self._asked else 0.2) * (min(now - self.waiting_since, PATIENCE[1]) - self._pace)
             self._advance(inbox, now)
 
     def _advance(self, inbox: Inbox | None, now: float) -> None:
         """To the next exchange, whose messages go out at once, or to the end."""
         program, before = self._program, self.position
         assert program is not None
+        self._turned(now)
         try:
             plan, step, self._exchange = next(program) if inbox is None else program.send(inbox)
         except StopIteration:
-            self._program, self.finished = None, True
+            self.store.set_done()
+            self._program = None
             self.done |= {self.place.agent}
             self._tell_all()
             return
         self.position = (step, before[1] + 1 if step == before[0] else 0)
         for link, rows in self._exchange.messages.items():
+            if not torch.isfinite(rows).all():
+                raise GossamerError(
+                    f"agent {self.place.agent} has numbers that are not finite at step {step}: the run has diverged; "
+                    "cut the shards again with a smaller --step-size"
+                )
             frame = Frame(
                 self.place.agent, self.epoch, self.position, plan, str(self._exchange.phase), self._exchange.index, rows
             )
@@ -223,8 +262,6 @@ class Member:
             self._kept[link.receiver][self.position] = parts
             self._send(link.receiver, parts)
             self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
-        self._since, self._asked = now, 0
-        self._ask_at = now + self._patience()
         if inbox is None:
             self._advance_if_ready(now)
 
@@ -237,17 +274,20 @@ class Member:
     def _arrived(self) -> Mapping[int, Tensor]:
         return self._inbox.get(self.position, {})
 
+    def _turned(self, now: float) -> None:
+        """Something has changed: waiting begins anew."""
+        self.waiting_since, self._asked = now, 0
+        self.wake_at = now + self._patience()
+
     def _patience(self) -> float:
         """How long to wait before asking again: four times the usual, and twice as long with every time."""
         return min(max(PATIENCE[0], 4 * self._pace) * 2.0**self._asked, PATIENCE[1])
-
-    # What is told.
 
     def _tell_all(self) -> None:
         for neighbour in self.place.neighbours:
             self._tell(neighbour)
 
     def _tell(self, neighbour: int) -> None:
-        waiting = self.position if neighbour in self.waiting_for and self._program is not None else None
+        waiting = self.position if self._program is not None and neighbour in self.waiting_for else None
         status = Status(self.place.agent, self.epoch, self.restorable, self.done, waiting)
         self._send(neighbour, encode(status, self.place.run))

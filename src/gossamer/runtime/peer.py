@@ -1,10 +1,11 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
-Leaves beside its shard: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each evaluation),
-`weights.safetensors` (its own weights, [1, in, out] and so on) once it has finished.
+Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
+evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on) and `done` once it has finished.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +21,12 @@ from gossamer.files import write_atomically
 from gossamer.runtime.checkpoints import Disk
 from gossamer.runtime.deployment import network_for, training_of
 from gossamer.runtime.directory import to_json
-from gossamer.runtime.member import Member, Place
+from gossamer.runtime.member import Member, Place, Program
 from gossamer.runtime.program import begin, make_schedule
-from gossamer.runtime.shards import Shard, read_shard
+from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
 from gossamer.runtime.sockets import Sockets, public_of
 from gossamer.runtime.tensors import write_tensors
 
-GRACE = 3.0  # seconds that a finished agent stays for neighbours that have not heard that all are done
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -43,31 +43,34 @@ class Watch:
     give_up: float | None = None
 
 
-def run_peer(folder: Path, watch: Watch, insecure: bool = False) -> None:
-    """Train the agent of a shard until all agents have finished."""
+def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> None:
+    """Train the agent of a shard until all agents have finished; it may listen elsewhere than the others think."""
     shard = read_shard(folder)
+    kept = state_of(folder, shard)
+    kept.mkdir(exist_ok=True)
     torch.set_num_threads(shard.settings.threads or 1)
     secret = None if insecure else read_secret(folder, shard)
     host = host_of_shard(shard)
     schedule = make_schedule(host, shard.settings)
     size = shard.settings.torch_dtype.itemsize
-    sockets = Sockets(shard.agent, shard.contact.address, shard.neighbours, secret, schedule.largest * size)
+    sockets = Sockets(shard.agent, listen or shard.contact.address, shard.neighbours, secret, schedule.largest * size)
     try:
-        disk = Disk(folder, shard.keep, host.params, host.state)
-        metrics = _Metrics(folder / "metrics.jsonl")
-        member = Member(
-            place_of(shard),
-            disk,
-            lambda step: begin(host, shard.settings, disk, step, metrics.add),
-            schedule,
-            sockets.send,
-            time.monotonic(),
-        )
+        disk = Disk(kept, shard.keep, host.params, host.state)
+        metrics = _Metrics(kept / "metrics.jsonl")
+
+        def program(step: int) -> Program:
+            yield from begin(host, shard.settings, disk, step, metrics.add)
+            write_tensors(kept / "weights.safetensors", disk.load(shard.settings.steps)[0])
+
+        member = Member(place_of(shard), disk, program, schedule, sockets.send, time.monotonic())
         _drive(member, sockets, metrics, watch)
-        params, _ = disk.load(shard.settings.steps)
-        write_tensors(folder / "weights.safetensors", params)
     finally:
         sockets.close()
+
+
+def state_of(folder: Path, shard: Shard) -> Path:
+    """Where an agent keeps what belongs to the run of its shard, and to no other."""
+    return folder / f"run-{shard.run}"
 
 
 def place_of(shard: Shard) -> Place:
@@ -78,7 +81,10 @@ def place_of(shard: Shard) -> Place:
         tuple(shard.neighbours),
         shard.run,
         settings.torch_dtype,
-        max(1, settings.consensus_every),
+        settings.steps,
+        shard.keep,
+        secrets.randbits(62),
+        neighbours_apart(settings),
     )
 
 
@@ -134,12 +140,10 @@ class _Metrics:
 
 def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
-    reported, ended = 0.0, None
+    reported = 0.0
     while True:
         now = time.monotonic()
-        if member.all_done and ended is None:
-            ended = now
-        leaves = member.may_leave or (ended is not None and now > ended + GRACE)
+        leaves = member.leaves(now)
         if now >= reported + watch.every or leaves:
             watch.report(_state(member, sockets, metrics, now))
             reported = now

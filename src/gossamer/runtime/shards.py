@@ -55,6 +55,11 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
         raise GossamerError(f"expected one address for each of {m} agents, got {len(contacts)}")
     filters = [layer.filter for layer in deployment.network.layers]
     links = deployment.links & ~np.eye(m, dtype=bool)
+    if sparse.csgraph.connected_components(sparse.csr_array(links))[0] > 1:
+        raise GossamerError(
+            "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
+            "choose --topology admm, ring or complete, or fewer agents"
+        )
     return [
         Shard(
             make_share(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination, [k]),
@@ -69,11 +74,17 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
 
 
 def checkpoints_to_keep(links: Any, settings: Settings) -> int:
-    """Neighbours are at most one step, or one interval of consensus, apart; so over the network's diameter that many
-    times. Whatever lies between the first agent's latest checkpoint and the last agent's must still be there."""
+    """Over the network's diameter agents are that many times as far apart as neighbours can be. Whatever lies between
+    the first agent's latest checkpoint and the last agent's must still be there."""
     distance = sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True)
     diameter = int(distance[np.isfinite(distance)].max(initial=0))
-    return 2 + -(-diameter * max(1, settings.consensus_every) // settings.checkpoint_every)
+    return 2 + -(-diameter * neighbours_apart(settings) // settings.checkpoint_every)
+
+
+def neighbours_apart(settings: Settings) -> int:
+    """Steps between two neighbours at most: those from one exchange to the next, at the latest a consensus or, without
+    any, an evaluation."""
+    return settings.consensus_every or settings.evaluate_every
 
 
 def write_shard(folder: Path, shard: Shard) -> None:

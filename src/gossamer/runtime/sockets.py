@@ -1,8 +1,8 @@
 """ZeroMQ between neighbours: one listening socket an agent, one outgoing connection a neighbour, CURVE on both.
 
 Only the keys of neighbours complete the handshake; a message's sender is the agent whose key it came with, whatever
-the message says. Queues and message sizes are bounded, so that a flood costs a neighbour's share of them and no more.
-What does not fit is dropped: the protocol asks again.
+the message says. Queues and the parts of a message are bounded, so that a stranger's flood costs nothing; a neighbour,
+who has a key, can still send many parts. What does not fit is dropped: the protocol asks again.
 """
 
 import struct
@@ -133,10 +133,8 @@ class Sockets:
     def _sender(self, frames: list[Any]) -> int | None:
         if self._secret is not None:
             return self._senders.get(frames[-1].get("User-Id"))
-        try:
-            return int(frames[0].bytes)
-        except ValueError:
-            return None
+        claimed = frames[0].bytes
+        return int(claimed) if claimed.isdigit() and int(claimed) in self._to else None
 
     def _connected(self, agent: int, contact: Contact) -> Any:
         socket = self._socket(zmq.DEALER)
@@ -161,6 +159,7 @@ class Sockets:
             (zmq.HEARTBEAT_IVL, 2000),
             (zmq.HEARTBEAT_TIMEOUT, 6000),
             (zmq.HANDSHAKE_IVL, 10000),
+            (zmq.IPV6, 1),
         ):
             socket.setsockopt(option, value)
         return socket

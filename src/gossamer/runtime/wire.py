@@ -64,7 +64,7 @@ class Status:
 
     sender: int
     epoch: int
-    restorable: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    restorable: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # an agent's life, then its steps
     done: frozenset[int] = frozenset()
     waiting: Position | None = None
 
@@ -131,7 +131,7 @@ def _status(header: Mapping[str, Any], sender: int, epoch: int) -> Status:
     if not isinstance(restorable, dict) or not isinstance(done, list):
         raise RefusedError("malformed", "a status without its tables")
     for agent, steps in restorable.items():
-        if not _is_count(agent) or not isinstance(steps, list) or not all(map(_is_count, steps)):
+        if not _is_count(agent) or not isinstance(steps, list) or not steps or not all(map(_is_count, steps)):
             raise RefusedError("malformed", "a table of steps")
     if not all(map(_is_count, done)):
         raise RefusedError("malformed", "a list of agents")
@@ -148,6 +148,8 @@ def _frame(header: Mapping[str, Any], payload: bytes | memoryview, sender: int, 
     shape, dtype = header.get("shape"), DTYPES.get(str(header.get("dtype")))
     if dtype is None or not isinstance(shape, list) or len(shape) > 3 or not all(map(_is_count, shape)):
         raise RefusedError("malformed", "a shape or type of numbers")
+    if any(size >= 2**31 for size in shape):
+        raise RefusedError("malformed", "a shape beyond all plans")
     if header.get("plan") not in PLANS or header.get("phase") not in PHASES:
         raise RefusedError("malformed", "a plan or phase")
     if prod(shape) * dtype.itemsize != len(payload):
