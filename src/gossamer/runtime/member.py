@@ -142,6 +142,7 @@ class Member:
             self.place.agent: (self.place.life, *self.store.steps())
         }  # for each agent its life and steps
         self._program: Program | None = None
+        self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
         self.position: Position = (0, 0)
         self._inbox: dict[Position, dict[int, Tensor]] = {}
         self._kept: dict[int, dict[Position, Parts]] = {z: {} for z in self.place.neighbours}
@@ -193,7 +194,7 @@ class Member:
             )
 
     def _maybe_train(self, now: float) -> None:
-        if self._program is None and not self.all_done and len(self.restorable) == self.place.num_agents:
+        if self._program is None and not self._ended and len(self.restorable) == self.place.num_agents:
             step = max(set.intersection(*(set(steps) for _, *steps in self.restorable.values())))
             self._program, self.position = self._begin(step), (step, -1)
             self._advance(None, now)
@@ -244,7 +245,7 @@ class Member:
             plan, step, self._exchange = next(program) if inbox is None else program.send(inbox)
         except StopIteration:
             self.store.set_done()
-            self._program = None
+            self._program, self._ended = None, True
             self.done |= {self.place.agent}
             self._tell_all()
             return
