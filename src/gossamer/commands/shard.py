@@ -75,7 +75,7 @@ def shard(
 def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, str]]:
     """The agents' addresses and public keys, and the secret keys of those that had none."""
     try:
-        lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+        lines = [line.split() for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
     except OSError as error:
         raise GossamerError(f"cannot read the hosts file {path}: {error}") from None
     entries = [line for line in lines if line]
