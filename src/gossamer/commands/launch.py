@@ -2,15 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.live import Live
 
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
-from gossamer.commands.options import with_settings
-from gossamer.data import DATASETS
+from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.experiments import launching
 from gossamer.report import terminal
 from gossamer.runtime import directory
@@ -27,20 +25,9 @@ gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
 @told_plainly
 @with_settings()
 def launch(
-    dataset: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATASET",
-            show_default=False,
-            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
-            "[dim]\\[default: digits][/]",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    dataset: Dataset = None,
+    out: RunDirectory = None,
+    as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:

@@ -4,11 +4,28 @@ import inspect
 import types
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
+from gossamer.data import DATASETS
 from gossamer.runtime.settings import Settings
+
+Dataset = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DATASET",
+        show_default=False,
+        help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
+        "[dim]\\[default: digits][/]",
+    ),
+]
+RunDirectory = Annotated[
+    Path | None,
+    typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 PANELS = {
     "Agents and their links": ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links"),

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from gossamer.commands.common import err, told_plainly
+from gossamer.commands.options import AsJson
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
 from gossamer.files import write_atomically
@@ -58,7 +59,7 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Reproduce the paper's figures and tables, and check its claims one by one.
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from gossamer.commands.common import err, load_data, settings_from, told_plainly
-from gossamer.commands.options import with_settings
+from gossamer.commands.options import AsJson, with_settings
 from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, topologies
@@ -85,7 +85,7 @@ def topology(
         Path | None,
         typer.Option(help="Folder to write. [dim]\\[default: topologies/NAME-NUMBER][/]", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:

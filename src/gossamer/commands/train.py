@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 
 from gossamer.commands.common import INTERRUPTED, err, follow, load_data, settings_from, told_plainly
-from gossamer.commands.options import with_settings
-from gossamer.data import DATASETS
+from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.errors import GossamerError
 from gossamer.experiments import comparison
 from gossamer.report import terminal
@@ -31,24 +30,13 @@ gossamer train --resume runs/digits-1 --steps 1000
 @told_plainly
 @with_settings()
 def train(
-    dataset: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATASET",
-            show_default=False,
-            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
-            "[dim]\\[default: digits][/]",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
-    ] = None,
+    dataset: Dataset = None,
+    out: RunDirectory = None,
     resume: Annotated[
         Path | None,
         typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:
