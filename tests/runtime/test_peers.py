@@ -31,6 +31,7 @@ from gossamer.runtime.tensors import read_tensors
 from gossamer.runtime.wire import Status, encode
 
 M, STEPS = 4, 50
+LARGEST = 100_000  # bytes of the largest planned message of `pair`
 
 
 def problem(**changes: Any) -> tuple[Deployment, Settings]:
@@ -198,7 +199,7 @@ def pair() -> Iterator[tuple[Sockets, Contact, str]]:
     (mine, my_secret), (public, secret) = new_keys(), new_keys()
     here, there = free_ports(2)
     contact = Contact(f"127.0.0.1:{here}", mine)
-    sockets = Sockets(0, contact.address, {1: Contact(f"127.0.0.1:{there}", public)}, my_secret, 1000)
+    sockets = Sockets(0, contact.address, {1: Contact(f"127.0.0.1:{there}", public)}, my_secret, LARGEST)
     yield sockets, contact, secret
     sockets.close()
 
@@ -241,6 +242,14 @@ def test_strangers_are_kept_out(pair: tuple[Sockets, Contact, str], who: str) ->
     friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, 1000)  # and the training goes on
     friend.send(0, [b"welcome"])
     assert arrivals(sockets) == [(1, [b"welcome"])]
+    friend.close()
+
+
+def test_the_largest_planned_message_arrives(pair: tuple[Sockets, Contact, str]) -> None:
+    sockets, contact, secret = pair
+    friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, 1000)
+    friend.send(0, [b"header", b"x" * LARGEST])
+    assert [len(part) for _, parts in arrivals(sockets, 5.0) for part in parts] == [6, LARGEST]
     friend.close()
 
 

@@ -29,7 +29,7 @@ from gossamer.runtime.wire import Frame, Parts, Position, RefusedError, Status, 
 Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
 Program = Generator[Planned, Inbox, None]  # a training run from some step on; its result is on the disk when it ends
 Shapes = Mapping[int, tuple[int, ...]]  # by sender, what an exchange expects
-PATIENCE = (0.05, 5.0)  # seconds to wait before asking again: the least, and the most
+PATIENCE = (1.0, 10.0)  # seconds to wait before asking again: the least, and the most; TCP seldom loses anything
 GRACE = 30.0  # seconds that an agent stays for neighbours that have not said that they know that all are done
 SILENCE = 120.0  # seconds after which an agent that is done leaves if it hears of nobody
 LEAP = 1 << 20  # epochs that one message can skip
@@ -80,7 +80,7 @@ class Member:
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
         self.done = frozenset({place.agent}) if store.is_done() else frozenset[int]()
         self._settled: set[int] = set()  # neighbours that know that all are done
-        self._pace = PATIENCE[0]  # how long an exchange takes where nothing is lost, as seen so far
+        self._pace = 0.0  # how long the longest of the last exchanges took
         self._heard = now  # from any neighbour
         self.waiting_since, self._asked = now, 0
         self.wake_at = now  # when to call `tick`
@@ -232,8 +232,9 @@ class Member:
         while self._program is not None and not self.waiting_for:
             arrived = self._inbox.pop(self.position, {})
             inbox = {link: arrived[link.sender] for link in self._exchange.expected}
-            # A time with a loss in it tells less of the pace; but if all do, they are the pace.
-            self._pace += (0.05 if self._asked else 0.2) * (min(now - self.waiting_since, PATIENCE[1]) - self._pace)
+            taken = now - self.waiting_since
+            # A time with a loss in it tells less of the pace; but if all are long, they are the pace.
+            self._pace = max(0.95 * self._pace, min(taken, 2 * self._pace + 0.1) if self._asked else taken)
             self._advance(inbox, now)
 
     def _advance(self, inbox: Inbox | None, now: float) -> None:

@@ -18,6 +18,7 @@ from gossamer.errors import GossamerError
 from gossamer.runtime.shards import Contact
 from gossamer.runtime.wire import MAX_HEADER, Parts
 
+SEALED = 256  # bytes that encryption may add to a part
 QUEUE = 64  # messages that wait for a neighbour, or to be read
 
 
@@ -79,7 +80,7 @@ class Sockets:
             self._authenticator.start()
             self._authenticator.configure_curve_callback("*", self._guests)
         self._listening = self._socket(zmq.ROUTER)
-        self._listening.setsockopt(zmq.MAXMSGSIZE, max(largest, MAX_HEADER))
+        self._listening.setsockopt(zmq.MAXMSGSIZE, max(largest, MAX_HEADER) + SEALED)
         self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)
         if secret is not None:
             self._listening.curve_server = True
