@@ -7,7 +7,7 @@ from gossamer.agents.rules import State
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.model import Params
-from gossamer.runtime.tensors import read_tensors, write_tensors
+from gossamer.runtime.tensors import pack_state, read_tensors, unpack_state, write_tensors
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,7 @@ class Disk:
 
     def save(self, step: int, params: Params, state: State) -> None:
         """Keep a checkpoint, and as many before it as are needed."""
-        tensors = {f"params.{name}": t for name, t in params.items()} | {
-            f"state.{name}": t for name, t in state.items()
-        }
-        write_tensors(self._path(step), tensors)
+        write_tensors(self._path(step), pack_state(params, state))
         kept = [s for s in self.steps() if s <= step][-self.keep :]  # later ones are of before a rollback
         for other in set(self.steps()) - set(kept):
             self._path(other).unlink(missing_ok=True)
@@ -54,12 +51,7 @@ class Disk:
     def load(self, step: int) -> tuple[Params, State]:
         if not self._path(step).is_file():
             return {name: t.clone() for name, t in self.params.items()}, {n: t.clone() for n, t in self.state.items()}
-        tensors = read_tensors(self._path(step))
-        params, state = (
-            {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-            for kind in ("params.", "state.")
-        )
-        return params, state
+        return unpack_state(read_tensors(self._path(step)))
 
     def _path(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step}.safetensors"

@@ -24,7 +24,7 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.tensors import FORMAT, read_about, read_tensors, write_tensors
+from gossamer.runtime.tensors import FORMAT, pack_state, read_about, read_tensors, unpack_state, write_tensors
 from gossamer.runtime.training import Record, Run, start, with_weights
 
 VERSION = version("gossamer")
@@ -74,8 +74,7 @@ def save_checkpoint(folder: Path, state: Run) -> None:
     """Metrics first: they may run ahead of the checkpoint, never behind."""
     lines = "".join(to_json(record) + "\n" for record in state.history)
     write_atomically(folder / "metrics.jsonl", lines.encode())
-    tensors = {f"params.{name}": t for name, t in state.host.params.items()}
-    tensors |= {f"state.{name}": t for name, t in state.host.state.items()}
+    tensors = pack_state(state.host.params, state.host.state)
     write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
 
 
@@ -159,10 +158,7 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
     about = read_about(checkpoint)
     if "step" not in about or "seconds" not in about:
         raise GossamerError(f"{checkpoint} says no step; it is not a checkpoint of Gossamer")
-    params, update_state = (
-        {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-        for kind in ("params.", "state.")
-    )
+    params, update_state = unpack_state(tensors)
     state = with_weights(state, params, update_state, step=int(about["step"]))
     if state.host.step > state.settings.steps:
         raise GossamerError(

@@ -19,6 +19,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], **about: str) -> No
     write_atomically(path, content)
 
 
+def pack_state(params: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights and update statistics under the names of a checkpoint."""
+    return {f"params.{name}": t for name, t in params.items()} | {f"state.{name}": t for name, t in state.items()}
+
+
+def unpack_state(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What `pack_state` was given."""
+    params, state = (
+        {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+        for kind in ("params.", "state.")
+    )
+    return params, state
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
