@@ -1,6 +1,6 @@
 """Horner's and Clenshaw's rules against dense matrix polynomials, forward and transposed, on fields of every size."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,21 @@ def drive(steps: Generator[Tensor, Tensor, Any], matrices: list[np.ndarray]) -> 
         return done.value
 
 
+def answered(walk: Generator[np.ndarray, np.ndarray, Any], neighbours: Callable[[np.ndarray], np.ndarray]) -> Any:
+    try:
+        rows = next(walk)
+        while True:
+            rows = walk.send(neighbours(rows))
+    except StopIteration as done:
+        return done.value
+
+
 class Restricted:
     """A filter on the fields that `outputs` needs: its propagation matrices and where fields lie in one another."""
 
     def __init__(self, chosen: Filter, D: np.ndarray, outputs: np.ndarray) -> None:
         self.filter = chosen
-        self.fields = chosen.fields(lambda rows: (D[rows] != 0).any(0), outputs)
+        self.fields = answered(chosen.fields(outputs), lambda rows: (D[rows] != 0).any(0))
         self.blocks = [D[np.ix_(to, at)] for to, at in zip(self.fields, self.fields[1:], strict=False)]
         self.within = [
             torch.from_numpy(np.flatnonzero(self.fields[p - 2][field]) if p >= 2 else np.empty(0, np.int64))

@@ -55,7 +55,7 @@ def test_scaled_laplacian_with_the_largest_eigenvalue_computed() -> None:
     root = np.sqrt(A.sum(1))
     L = np.eye(12) - A / np.outer(root, root)
     expected = 2 * L / np.linalg.eigvalsh(L).max() - np.eye(12)
-    np.testing.assert_allclose(scaled_laplacian(csr(A), largest=None).toarray(), expected, atol=1e-12)
+    np.testing.assert_allclose(scaled_laplacian(csr(A), A.sum(1), largest=None).toarray(), expected, atol=1e-12)
 
 
 def test_scaled_laplacian_stores_no_zeros() -> None:

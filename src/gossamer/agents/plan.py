@@ -117,11 +117,26 @@ def make_plan(
 
 
 def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> list[list[Rows]]:
-    """For each layer the fields U_0, ..., U_P that the output vertices need of it, N_i^K of Sec. II."""
+    """`walk_fields` on the whole graph."""
     backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
+    walk = walk_fields(filters, outputs)
+    try:
+        rows = next(walk)
+        while True:
+            rows = walk.send((backwards @ rows.astype(np.int32)) > 0)
+    except StopIteration as done:
+        fields: list[list[Rows]] = done.value
+        return fields
+
+
+def walk_fields(filters: Sequence[Filter], outputs: Rows) -> Generator[Rows, Rows, list[list[Rows]]]:
+    """For each layer the fields U_0, ..., U_P that the output vertices need of it, N_i^K of Sec. II.
+
+    Yields rows and is sent those that D needs to reach them, by whoever knows D.
+    """
     fields: list[list[Rows]] = []
     for layer_filter in reversed(filters):
-        sets = layer_filter.fields(lambda rows: (backwards @ rows.astype(np.int32)) > 0, outputs)
+        sets = yield from layer_filter.fields(outputs)
         fields.append(sets)
         outputs = np.logical_or.reduce([sets[p] for p in layer_filter.powers])
     return fields[::-1]

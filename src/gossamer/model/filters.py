@@ -1,11 +1,12 @@
 """Graph filters y = sum_p f_p(D) x_p: how a layer combines what the vertices offer (eq. (5), (25)-(26)).
 
-A filter is a value: it says on which rows each x_p is needed, and its two generators do the arithmetic around the
-propagations. They yield u and are sent D u (`combine`), or yield g and are sent D^T g (`combine_transposed`), so
-that they know nothing of agents or messages. An order-P filter takes P propagations of the layer's output width.
+A filter is a value of three generators. `fields` says on which rows each x_p is needed; the others do the arithmetic
+around the propagations: they yield u and are sent D u (`combine`), or yield g and are sent D^T g
+(`combine_transposed`). So they know nothing of agents or messages. An order-P filter takes P propagations of the
+layer's output width.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,8 +24,11 @@ class Filter(Protocol):
     @property
     def powers(self) -> tuple[int, ...]: ...
 
-    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
-        """U_0 = outputs, U_1, ..., U_P; the p-th propagation goes from U_p to U_{p-1}."""
+    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+        """U_0 = outputs, U_1, ..., U_P; the p-th propagation goes from U_p to U_{p-1}.
+
+        Yields rows and is sent those that D needs to reach them, {j: D_ij != 0 for one of the rows i}.
+        """
         ...
 
     def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
@@ -42,10 +46,10 @@ class Monomial:
 
     powers: tuple[int, ...]
 
-    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
+    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
         sets = [outputs]
         for _ in range(self.powers[-1]):
-            sets.append(neighbours(sets[-1]))
+            sets.append((yield sets[-1]))
         return sets
 
     def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
@@ -76,10 +80,10 @@ class Chebyshev:
     def powers(self) -> tuple[int, ...]:
         return tuple(range(self.order + 1))
 
-    def fields(self, neighbours: Callable[[Rows], Rows], outputs: Rows) -> list[Rows]:
+    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
         sets = [outputs]
         for p in range(1, self.order + 1):
-            reached = neighbours(sets[-1])
+            reached = yield sets[-1]
             sets.append(reached | sets[p - 2] if p >= 2 else reached)
         return sets
 

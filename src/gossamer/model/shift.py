@@ -1,57 +1,60 @@
-"""Shift operators D [n, n] of a data graph (Sec. II): what a propagation multiplies with."""
+"""Shift operators D [n, n] of a data graph (Sec. II): what a propagation multiplies with.
+
+D_ij is a function of A_ij and the degrees of i and j alone. So an agent that knows its vertices' edges needs no more
+than the degrees of the vertices across the border.
+"""
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from gossamer.errors import GossamerError
 
 SHIFTS = ("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
+Degrees = NDArray[np.float64]
 
 
-def make_shift(adjacency: Any, kind: str) -> Any:
-    """The shift operator of a name, CSR [n, n], from a symmetric adjacency without self-loops."""
+def make_shift(adjacency: Any, kind: str, degree: Degrees | None = None) -> Any:
+    """The shift operator of a name, CSR [n, n], from a symmetric adjacency A without self-loops.
+
+    `degree` are the row sums of A, if A lacks edges that count in them.
+    """
+    degree = adjacency.sum(1) if degree is None else degree
     match kind:
         case "normalized":
-            return normalized_adjacency(adjacency)
+            return normalized_adjacency(adjacency, degree)
         case "random-walk":
-            return random_walk(adjacency)
+            return random_walk(adjacency, degree)
         case "laplacian":
-            return laplacian(adjacency)
+            return sparse.csr_array(sparse.diags_array(degree) - adjacency)  # D = S - A
         case "scaled-laplacian":
-            return scaled_laplacian(adjacency)
+            return scaled_laplacian(adjacency, degree)
         case "identity":
             return sparse.csr_array(sparse.eye_array(adjacency.shape[0]))
     raise GossamerError(f"expected a shift among {', '.join(SHIFTS)}, got {kind!r}")
 
 
-def normalized_adjacency(adjacency: Any) -> Any:
+def normalized_adjacency(adjacency: Any, degree: Degrees) -> Any:
     """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I: the shift of a GCN."""
-    looped = adjacency + sparse.eye_array(adjacency.shape[0])
-    scale = sparse.diags_array(looped.sum(1) ** -0.5)
-    return sparse.csr_array(scale @ looped @ scale)
+    scale = sparse.diags_array((degree + 1.0) ** -0.5)
+    return sparse.csr_array(scale @ (adjacency + sparse.eye_array(adjacency.shape[0])) @ scale)
 
 
-def random_walk(adjacency: Any) -> Any:
+def random_walk(adjacency: Any, degree: Degrees) -> Any:
     """D = S^(-1) (A + I): the mean over a vertex and its neighbours. Not symmetric."""
     looped = adjacency + sparse.eye_array(adjacency.shape[0])
-    return sparse.csr_array(sparse.diags_array(1.0 / looped.sum(1)) @ looped)
+    return sparse.csr_array(sparse.diags_array(1.0 / (degree + 1.0)) @ looped)
 
 
-def laplacian(adjacency: Any) -> Any:
-    """D = S - A, S the row sums of A."""
-    return sparse.csr_array(sparse.diags_array(adjacency.sum(1)) - adjacency)
-
-
-def scaled_laplacian(adjacency: Any, largest: float | None = 2.0) -> Any:
+def scaled_laplacian(adjacency: Any, degree: Degrees, largest: float | None = 2.0) -> Any:
     """D = 2 L / largest - I with L = I - S^(-1/2) A S^(-1/2): spectrum in [-1, 1], as Chebyshev polynomials want.
 
     2 bounds every eigenvalue of L, so that agents need no common computation; None computes the largest.
     """
     n = adjacency.shape[0]
-    degree = adjacency.sum(1)
     scale = sparse.diags_array(np.where(degree > 0, np.maximum(degree, 1e-300) ** -0.5, 0.0))
     normalized = sparse.eye_array(n) - scale @ adjacency @ scale
     if largest is None:
