@@ -12,11 +12,12 @@ Inbox = Mapping[Link, Tensor]
 
 
 class Phase(StrEnum):
-    """The three exchanges of Fig. 1."""
+    """The three exchanges of Fig. 1, and those before them of sites that plan together."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
     CONSENSUS = "consensus"
+    PLANNING = "planning"
 
 
 @dataclass(frozen=True)

@@ -62,27 +62,47 @@ def make_share(
     full = receptive_fields(shift, filters, everything)
     train = receptive_fields(shift, filters, graph.labelled) if receptive_field else full
     hosted = np.isin(assignment, list(agents))
-    whole = shift.tocoo()
-    touching = hosted[whole.row] | hosted[whole.col]
-    i, j, values = whole.row[touching], whole.col[touching], whole.data[touching].astype(np.float64)
-    known = hosted.copy()
-    known[i] = known[j] = True
-    vertices = np.flatnonzero(known)
-    local = np.cumsum(known) - 1
-    return Share(
+    return cut_share(
+        shift,
+        np.arange(graph.num_vertices),
+        assignment,
+        hosted,
+        train,
+        full,
         agents=tuple(int(k) for k in agents),
         num_agents=len(combination),
         num_vertices=graph.num_vertices,
         num_labelled=int(graph.train.sum()),
         num_classes=graph.num_classes,
-        vertices=vertices,
-        owner=assignment[vertices],
-        entries=(local[i], local[j], values),
-        train_fields=[[rows[vertices] for rows in sets] for sets in train],
-        full_fields=[[rows[vertices] for rows in sets] for sets in full],
         features=graph.features[hosted],
         targets=graph.targets[hosted],
         masks={name: getattr(graph, name)[hosted] for name in MASKS},
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
         combination=combination[list(agents)],
+    )
+
+
+def cut_share(
+    shift: Any,
+    vertices: Ints,
+    owner: Ints,
+    hosted: NDArray[np.bool_],
+    train_fields: list[list[Rows]],
+    full_fields: list[list[Rows]],
+    **others: Any,
+) -> Share:
+    """A share from D between these vertices, all or those around the hosted ones: what touches them, and no more."""
+    whole = shift.tocoo()
+    touching = hosted[whole.row] | hosted[whole.col]
+    i, j = whole.row[touching], whole.col[touching]
+    known = hosted.copy()
+    known[i] = known[j] = True
+    place = np.cumsum(known) - 1
+    return Share(
+        vertices=vertices[known],
+        owner=owner[known],
+        entries=(place[i], place[j], whole.data[touching].astype(np.float64)),
+        train_fields=[[rows[known] for rows in sets] for sets in train_fields],
+        full_fields=[[rows[known] for rows in sets] for sets in full_fields],
+        **others,
     )

@@ -21,10 +21,10 @@ def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
     features.csv  vertex,<one column a feature>
     labels.csv    vertex,label[,split]: a class name, or a number for regression; split is train, validation, test
     """
-    names, features = _features(folder / "features.csv")
+    names, features = feature_rows(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
-    edges, weights = _edges(folder / "edges.csv", number)
-    labels, splits = _labels(folder / "labels.csv", number)
+    edges, weights = edge_rows(folder / "edges.csv", number)
+    labels, splits = label_rows(folder / "labels.csv", number)
     targets, class_names = _targets(labels)
     if any(splits):
         masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
@@ -63,7 +63,8 @@ def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
         raise GossamerError(f"{path}, line {line}: expected numbers: {error}") from None
 
 
-def _features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+def feature_rows(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """The vertices' names and their features [n, d]."""
     _, rows = _rows(path, 2)
     names = tuple(row[0] for _, row in rows)
     if not names:
@@ -75,7 +76,10 @@ def _features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     return names, np.array(values, dtype=np.float32).reshape(len(names), -1)
 
 
-def _edges(path: Path, number: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+def edge_rows(
+    path: Path, number: dict[str, int], known: str = "features.csv"
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """Pairs of vertices by their numbers, and their weights if there is a third column."""
     header, rows = _rows(path, 2)
     if {cell.strip() for cell in header[:2]} <= set(number):
         raise GossamerError(f"{path} needs a header such as source,target; its first line is an edge: {header[:2]}")
@@ -83,13 +87,13 @@ def _edges(path: Path, number: dict[str, int]) -> tuple[NDArray[np.int64], NDArr
     for line, row in rows:
         for name in row[:2]:
             if name not in number:
-                raise GossamerError(f"{path}, line {line}: vertex {name!r} does not exist in features.csv")
+                raise GossamerError(f"{path}, line {line}: vertex {name!r} does not exist in {known}")
         pairs.append((number[row[0]], number[row[1]]))
         weights += _numbers(path, line, row[2:3])
     return np.array(pairs, dtype=np.int64), np.array(weights) if len(header) > 2 else None
 
 
-def _labels(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]]:
+def label_rows(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]]:
     """The label and the split of each vertex; empty where the table says nothing."""
     _, rows = _rows(path, 2)
     labels, splits = [""] * len(number), [""] * len(number)
@@ -103,6 +107,17 @@ def _labels(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]]:
             raise GossamerError(f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {split!r}")
         labels[number[row[0]]], splits[number[row[0]]] = row[1], split
     return labels, splits
+
+
+def owner_rows(path: Path) -> dict[str, int]:
+    """The agent of each vertex in a table vertex,agent."""
+    _, rows = _rows(path, 2)
+    owners: dict[str, int] = {}
+    for line, row in rows:
+        if not row[1].isdigit() or row[0] in owners:
+            raise GossamerError(f"{path}, line {line}: expected a vertex not named before and its agent, got {row}")
+        owners[row[0]] = int(row[1])
+    return owners
 
 
 def _targets(labels: list[str]) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[str, ...] | None]:

@@ -1,0 +1,174 @@
+"""What one site knows of a data graph: its own vertices, and every edge that touches them.
+
+Vertices carry numbers that all sites agree on; of another site's vertex a site knows the number and the owner.
+"""
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gossamer.data.checks import Features, checked_edges, checked_features
+from gossamer.data.tables import SPLITS, edge_rows, feature_rows, label_rows, owner_rows
+from gossamer.errors import GossamerError
+
+PARTS = ("data", "indices", "indptr", "shape")  # of sparse features in an .npz file
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """Features, targets and masks are those of the site's own vertices, in ascending order."""
+
+    vertices: NDArray[np.int64]  # all that the site knows of, ascending
+    owner: NDArray[np.int64]  # the agent of each
+    edges: NDArray[np.int64]  # [edges, 2], places in `vertices`, i < j, sorted
+    weights: NDArray[np.float64]
+    features: Features  # CSR [own, d], or dense [own, d] or [own, batch, d]
+    targets: NDArray[Any]  # classes [own] (-1: unknown), or real values [own(, batch), outputs]
+    masks: dict[str, NDArray[np.bool_]]
+    num_classes: int | None
+
+    @property
+    def batch(self) -> int | None:
+        return int(self.features.shape[1]) if self.features.ndim == 3 else None
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_classes if self.num_classes is not None else int(self.targets.shape[-1])
+
+
+def read_site(path: Path, agent: int, classes: Sequence[str] | None) -> SiteData:
+    """A folder of tables, or an .npz file, as docs/deployment.md shows them; `classes` are those of all sites."""
+    if path.is_dir():
+        own, features, targets, masks, edges, weights, owners = _of_tables(path, classes)
+    elif path.suffix == ".npz" and path.is_file():
+        own, features, targets, masks, edges, weights, owners = _of_npz(path)
+    else:
+        raise GossamerError(f"expected a folder of CSV tables or an .npz file with the site's data, got {path}")
+    return make_site(
+        agent, own, features, targets, masks, edges, weights, owners, None if classes is None else len(classes)
+    )
+
+
+def make_site(
+    agent: int,
+    own: NDArray[np.int64],
+    features: Features,
+    targets: NDArray[Any],
+    masks: dict[str, NDArray[np.bool_]],
+    edges: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+    owners: dict[int, int],
+    num_classes: int | None,
+) -> SiteData:
+    """Check a site's arrays. `edges` name vertices by their numbers; `owners` has the agent of those elsewhere."""
+    if len(np.unique(own)) != len(own) or (own < 0).any():
+        raise GossamerError("the site's vertices must have different numbers from 0 on")
+    elsewhere = np.array(sorted(owners), dtype=np.int64)
+    both = np.intersect1d(own, elsewhere)
+    if len(both) or agent in owners.values():
+        what = f"vertex {both[0]} is this site's own" if len(both) else f"agent {agent} is this site"
+        raise GossamerError(f"owners are for other sites' vertices; {what}")
+    here, there = np.isin(edges, own), np.isin(edges, elsewhere)
+    for wrong, what in (
+        (~(here | there).all(1), "names a vertex that is neither this site's nor has an owner"),
+        (~here.any(1), "touches no vertex of this site; leave it to the others"),
+    ):
+        if wrong.any():
+            raise GossamerError(f"edge ({', '.join(map(str, edges[wrong][0]))}) {what}")
+    vertices = np.union1d(own, edges.reshape(-1)).astype(np.int64)
+    pairs, edge_weights = checked_edges(np.searchsorted(vertices, edges), weights, len(vertices))
+    rows = checked_features(features)
+    for name, array in (("targets", targets), *masks.items()):
+        if len(array) != len(own):
+            raise GossamerError(f"the site has {len(own)} vertices and {len(array)} {name}; expected one for each")
+    order = np.argsort(own)
+    return SiteData(
+        vertices,
+        np.array([owners.get(v, agent) for v in vertices.tolist()], dtype=np.int64),
+        pairs,
+        edge_weights,
+        rows[order],
+        _targets(targets, masks, num_classes, rows.ndim == 3)[order],
+        {name: mask[order] for name, mask in masks.items()},
+        num_classes,
+    )
+
+
+def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: int | None, has_times: bool) -> Any:
+    used = np.logical_or.reduce(list(masks.values()))
+    if num_classes is not None:
+        if not np.issubdtype(y.dtype, np.integer) or y.ndim != 1:
+            raise GossamerError(f"classes must be whole numbers, one for each vertex, got {y.dtype} {y.shape}")
+        if (y >= num_classes).any() or (y[used] < 0).any():
+            raise GossamerError(f"classes must be numbered 0 to {num_classes - 1}, and known where a split needs them")
+        return y.astype(np.int64)
+    if not np.issubdtype(y.dtype, np.floating):
+        raise GossamerError("whole numbers for targets are classes: name all sites' classes in the site file")
+    y = y[..., None] if y.ndim == 1 + has_times else y
+    if y.ndim != 2 + has_times or not np.isfinite(y[used]).all():
+        raise GossamerError(f"real targets must be finite and [vertices{', time' * has_times}, outputs], got {y.shape}")
+    return np.nan_to_num(y, posinf=0.0, neginf=0.0)
+
+
+def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
+    names, features = feature_rows(folder / "features.csv")
+    number = {name: i for i, name in enumerate(names)}
+    own = np.array([_vertex(name, folder / "features.csv") for name in names])
+    owners = {_vertex(v, folder / "owners.csv"): k for v, k in owner_rows(folder / "owners.csv").items()}
+    edges, weights = edge_rows(folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "owners.csv")
+    labels, splits = label_rows(folder / "labels.csv", number)
+    if not any(splits):
+        raise GossamerError(
+            f"{folder / 'labels.csv'} needs a column split with train, validation or test: sites draw none together"
+        )
+    masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
+    targets: Any
+    if classes is None:
+        try:
+            targets = np.array([float(label) if label else np.nan for label in labels])
+        except ValueError as error:
+            raise GossamerError(
+                f"{folder / 'labels.csv'}: expected numbers, as the site file names no classes: {error}"
+            ) from None
+    else:
+        unknown = sorted({label for label in labels if label} - set(classes))
+        if unknown:
+            raise GossamerError(f"{folder / 'labels.csv'}: {unknown[0]!r} is not among the classes in the site file")
+        targets = np.array([list(classes).index(label) if label else -1 for label in labels], dtype=np.int64)
+    return own, features, targets, masks, edges.reshape(-1, 2), weights, owners
+
+
+def _vertex(name: str, path: Path) -> int:
+    if not name.isascii() or not name.isdigit() or int(name) >= 2**62:
+        raise GossamerError(f"{path}: vertices must be named by numbers that all sites agree on, got {name!r}")
+    return int(name)
+
+
+def _of_npz(path: Path) -> Any:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise GossamerError(f"cannot read {path}: {error}") from None
+    if all(f"features.{part}" in arrays for part in PARTS):
+        data, indices, indptr, shape = (arrays[f"features.{part}"] for part in PARTS)
+        arrays["features"] = sparse.csr_array((data, indices, indptr), shape=tuple(shape))
+    missing = {"vertices", "features", "targets", *SPLITS, "edges", "owners"} - set(arrays)
+    if missing:
+        raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
+    owners = arrays["owners"].reshape(-1, 2).astype(np.int64)
+    return (
+        arrays["vertices"].astype(np.int64),
+        arrays["features"],
+        arrays["targets"],
+        {split: arrays[split].astype(bool) for split in SPLITS},
+        arrays["edges"].reshape(-1, 2).astype(np.int64),
+        arrays.get("weights"),
+        {int(v): int(k) for v, k in owners},
+    )
