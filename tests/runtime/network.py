@@ -17,7 +17,7 @@ from gossamer.agents import Host
 from gossamer.runtime.member import Member, Place
 from gossamer.runtime.program import begin, make_schedule
 from gossamer.runtime.settings import Settings
-from gossamer.runtime.shards import checkpoints_to_keep, neighbours_apart
+from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
 
 KILLS = ("before handling", "before sending", "after sending", "before saving", "after saving", "around the epoch")
 
@@ -96,7 +96,7 @@ class Network:
         self.records: dict[int, dict[int, Any]] = {k: {} for k in hosts}
         self.killed: Counter[str] = Counter()
         self.overhear: Callable[[int, int, list[bytes]], None] | None = None
-        keep = checkpoints_to_keep(links, settings)
+        keep = checkpoints_to_keep(diameter(links), settings)
         self.disks = {
             k: Disk(keep, (_copied(h.params), _copied(h.state)), lambda where, k=k: self._maybe_die(where))
             for k, h in hosts.items()

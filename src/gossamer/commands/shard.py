@@ -15,12 +15,15 @@ from gossamer.report import terminal
 from gossamer.runtime import directory
 from gossamer.runtime.crew import write_secret
 from gossamer.runtime.deployment import make_deployment
-from gossamer.runtime.shards import Contact, cut, write_shard
+from gossamer.runtime.shards import MANIFEST, Contact, check_address, cut, write_shard
+from gossamer.runtime.sites import site_of_file, write_site_shard
 from gossamer.runtime.sockets import check_key, new_keys
 
 EXAMPLES = """[bold]Examples[/]
 
 gossamer shard cora --agents 6 --topology admm --gap 0.5 --hosts hosts.txt --out shards
+
+gossamer shard --site site.toml --out shards
 """
 
 
@@ -28,21 +31,29 @@ gossamer shard cora --agents 6 --topology admm --gap 0.5 --hosts hosts.txt --out
 @with_settings()
 def shard(
     dataset: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="DATASET",
+            metavar="[DATASET]",
             show_default=False,
             help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml).",
         ),
-    ],
+    ] = None,
     hosts: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             metavar="FILE",
             show_default=False,
             help="A line for each agent: host:port and, after a blank, its public key (gossamer keys).",
         ),
-    ],
+    ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Instead of a data set: the TOML file of one site, which pools its data with nobody.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
     *,
     options: dict[str, Any],
@@ -50,7 +61,19 @@ def shard(
     """Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.
 
     An agent without a public key in the hosts file gets a key pair here; whoever cuts has then seen its secret.
+    With --site, make the shard of one site from its own data alone; it plans the rest with its neighbours.
     """
+    if site is not None:
+        if dataset is not None or hosts is not None or options:
+            raise GossamerError("--site takes everything from the site file: give no data set, hosts or settings")
+        _from_site(site, out)
+    elif dataset is None or hosts is None:
+        raise GossamerError("expected a data set and --hosts FILE, or --site FILE")
+    else:
+        _cut(dataset, hosts, out, options)
+
+
+def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
     settings = settings_from(dataset, options)
     contacts, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
@@ -72,6 +95,23 @@ def shard(
     terminal.show_shards(Console(), shards, out)
 
 
+def _from_site(site: Path, out: Path) -> None:
+    made, secret = site_of_file(site)
+    folder = out / f"agent-{made.agent}"
+    if (folder / MANIFEST).exists():
+        raise GossamerError(f"{folder} holds a shard already; move it away, or give another --out")
+    write_site_shard(folder, made)
+    if secret is not None:
+        write_secret(folder / "key.secret", secret)
+    else:
+        err.print(
+            f"[yellow]warning:[/] {terminal.escape(str(site))} has no secret key; put key.secret into "
+            f"{terminal.escape(str(folder))}, or run the peer with --insecure on a network that you trust",
+            highlight=False,
+        )
+    terminal.show_shards(Console(), [made], out)
+
+
 def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, str]]:
     """The agents' addresses and public keys, and the secret keys of those that had none."""
     try:
@@ -83,9 +123,9 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, st
         raise GossamerError(f"{path} should have a line for each of {num_agents} agents, it has {len(entries)}")
     contacts, made = [], dict[int, str]()
     for agent, entry in enumerate(entries):
-        host, _, port = entry[0].rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536 or len(entry) > 2:
+        if len(entry) > 2:
             raise GossamerError(f"{path}, agent {agent}: expected host:port and a public key, got {' '.join(entry)!r}")
+        check_address(entry[0], f"{path}, agent {agent}")
         if len(entry) == 2:
             key = check_key(entry[1], f"{path}, agent {agent}")
         else:

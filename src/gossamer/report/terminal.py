@@ -202,15 +202,18 @@ def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
 
 def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
     """What each shard holds."""
-    table = Table(title=f"{len(shards)} shards in {escape(str(folder))}", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"{len(shards)} shard{'s' * (len(shards) != 1)} in {escape(str(folder))}",
+        title_justify="left",
+        title_style="bold",
+    )
     for heading in ("agent", "vertices", "labels", "neighbours", "address"):
         table.add_column(heading, justify="left" if heading in ("neighbours", "address") else "right")
     for shard in shards:
-        share = shard.share
         table.add_row(
             str(shard.agent),
-            str(int(share.hosted.sum())),
-            str(int(share.masks["train"].sum())),
+            str(len(shard.held.targets)),
+            str(int(shard.held.masks["train"].sum())),
             ", ".join(map(str, shard.neighbours)),
             shard.contact.address,
         )

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import sparse
-from torch import Tensor
 
 from gossamer.agents.share import MASKS, Share, make_share
 from gossamer.errors import GossamerError
@@ -25,6 +24,9 @@ from gossamer.runtime.directory import to_json
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.tensors import FORMAT, read_tensors, write_tensors
 
+MANIFEST = "shard.json"
+FACTS = ("num_agents", "num_vertices", "num_labelled", "num_classes")  # of a share, in its manifest
+
 
 @dataclass(frozen=True)
 class Contact:
@@ -32,6 +34,14 @@ class Contact:
 
     address: str
     key: str | None  # None on a network that is trusted
+
+
+def check_address(address: str, where: str) -> str:
+    """host:port as it is, or an error that says where it stood."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise GossamerError(f"{where}: expected an address host:port, got {address!r}")
+    return address
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,15 @@ class Shard:
     @property
     def agent(self) -> int:
         return self.share.agents[0]
+
+    @property
+    def num_agents(self) -> int:
+        return self.share.num_agents
+
+    @property
+    def held(self) -> Share:
+        """What the agent holds of the data: targets and masks of its own vertices."""
+        return self.share
 
 
 def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence[Contact]) -> list[Shard]:
@@ -67,17 +86,20 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
             run,
             contacts[k],
             {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()},
-            checkpoints_to_keep(links, settings),
+            checkpoints_to_keep(diameter(links), settings),
         )
         for k in range(m)
     ]
 
 
-def checkpoints_to_keep(links: Any, settings: Settings) -> int:
+def diameter(links: Any) -> int:
+    """Links between the two farthest agents."""
+    return int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max(initial=0))
+
+
+def checkpoints_to_keep(diameter: int, settings: Settings) -> int:
     """Over the network's diameter agents are that many times as far apart as neighbours can be. Whatever lies between
     the first agent's latest checkpoint and the last agent's must still be there."""
-    distance = sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True)
-    diameter = int(distance[np.isfinite(distance)].max(initial=0))
     return 2 + -(-diameter * neighbours_apart(settings) // settings.checkpoint_every)
 
 
@@ -89,60 +111,65 @@ def neighbours_apart(settings: Settings) -> int:
 
 def write_shard(folder: Path, shard: Shard) -> None:
     """Write a shard into a folder, its manifest last."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "share.safetensors"
-    write_tensors(path, _tensors(shard.share))
     share = shard.share
-    manifest = {
-        "format": FORMAT,
-        "run": shard.run,
-        "agent": shard.agent,
-        "num_agents": share.num_agents,
-        "num_vertices": share.num_vertices,
-        "num_labelled": share.num_labelled,
-        "num_classes": share.num_classes,
-        "keep": shard.keep,
-        "contact": _contact_to_dict(shard.contact),
-        "neighbours": {str(z): _contact_to_dict(contact) for z, contact in shard.neighbours.items()},
-        "settings": shard.settings.model_dump(),
-        "checksums": {path.name: _sha256(path)},
-    }
-    write_atomically(folder / "shard.json", (to_json(manifest, indent=2) + "\n").encode())
+    about = {name: getattr(share, name) for name in FACTS}
+    write_folder(
+        folder, shard, "share.safetensors", _arrays(share), {**about, "agent": shard.agent, "keep": shard.keep}
+    )
 
 
 def read_shard(folder: Path) -> Shard:
     """A shard, checked: every file as its manifest says."""
-    manifest = _manifest(folder)
-    for name, expected in manifest["checksums"].items():
-        path = folder / Path(name).name
+    manifest, common, arrays = read_folder(folder, "share.safetensors", "keep", *FACTS)
+    return Shard(share=_share(arrays, manifest), keep=manifest["keep"], **common)
+
+
+def write_folder(folder: Path, shard: Any, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """One file of arrays and, last, a manifest: whose shard it is, `about` it, and the file's checksum."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
+    write_tensors(folder / name, tensors)
+    manifest = {
+        "format": FORMAT,
+        "run": shard.run,
+        **about,
+        "contact": _contact_to_dict(shard.contact),
+        "neighbours": {str(z): _contact_to_dict(contact) for z, contact in shard.neighbours.items()},
+        "settings": shard.settings.model_dump(),
+        "checksums": {name: _sha256(folder / name)},
+    }
+    write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode())
+
+
+def read_folder(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The manifest of a shard's folder, its parts that every shard has, and the arrays of its file."""
+    manifest = _manifest(folder, {"agent", "num_classes", *about})
+    for file, expected in {name: None, **manifest["checksums"]}.items():
+        path = folder / Path(file).name
         if not path.is_file():
-            raise GossamerError(f"{folder} is not whole: {name} is missing; copy the shard again")
+            raise GossamerError(f"{folder} is not whole: {file} is missing; copy the shard again")
         if _sha256(path) != expected:
-            raise GossamerError(f"{path} is not what {folder / 'shard.json'} says: copy the shard again")
-    tensors = read_tensors(folder / "share.safetensors")
-    return Shard(
-        _share(tensors, manifest),
-        make_settings(manifest["settings"], source=str(folder / "shard.json")),
-        manifest["run"],
-        Contact(**manifest["contact"]),
-        {int(z): Contact(**contact) for z, contact in manifest["neighbours"].items()},
-        manifest["keep"],
-    )
+            raise GossamerError(f"{path} is not what {folder / MANIFEST} says: copy the shard again")
+    common = {
+        "settings": make_settings(manifest["settings"], source=str(folder / MANIFEST)),
+        "run": manifest["run"],
+        "contact": Contact(**manifest["contact"]),
+        "neighbours": {int(z): Contact(**contact) for z, contact in manifest["neighbours"].items()},
+    }
+    return manifest, common, {key: tensor.numpy() for key, tensor in read_tensors(folder / name).items()}
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / "shard.json"
+def _manifest(folder: Path, about: set[str]) -> dict[str, Any]:
+    path = folder / MANIFEST
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except OSError:
-        raise GossamerError(f"{folder} is not a shard: it has no shard.json; cut one with gossamer shard") from None
+        raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
     except ValueError as error:
         raise GossamerError(f"{path} is not valid JSON: {error}; copy the shard again") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
-    needed = {"run", "agent", "num_agents", "num_vertices", "num_labelled", "num_classes", "keep", "contact"}
-    missing = needed | {"neighbours", "settings", "checksums"}
-    missing -= set(content)
+    missing = {"run", "contact", "neighbours", "settings", "checksums", *about} - set(content)
     if missing:
         raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}; copy the shard again")
     return content
@@ -156,7 +183,23 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _tensors(share: Share) -> dict[str, Tensor]:
+def stored_features(features: Any) -> dict[str, Any]:
+    """Features as named arrays: dense as they are, sparse in their parts."""
+    if not sparse.issparse(features):
+        return {"features": features}
+    csr = features.tocsr()
+    parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": np.array(csr.shape)}
+    return {f"features.{name}": part for name, part in parts.items()}
+
+
+def restored_features(arrays: Mapping[str, Any]) -> Any:
+    if "features" in arrays:
+        return arrays["features"]
+    parts = tuple(arrays[f"features.{part}"] for part in ("data", "indices", "indptr"))
+    return sparse.csr_array(parts, shape=tuple(arrays["features.shape"]))
+
+
+def _arrays(share: Share) -> dict[str, Any]:
     i, j, values = share.entries
     arrays: dict[str, Any] = {
         "vertices": share.vertices,
@@ -167,41 +210,27 @@ def _tensors(share: Share) -> dict[str, Tensor]:
         "targets": share.targets,
         "combination": share.combination,
         **{f"mask.{name}": mask for name, mask in share.masks.items()},
+        **stored_features(share.features),
     }
     for kind, fields in (("train", share.train_fields), ("full", share.full_fields)):
         for layer, sets in enumerate(fields):
             arrays[f"field.{kind}.{layer}"] = np.stack(sets)
     if share.train_times is not None:
         arrays["train_times"] = share.train_times
-    if sparse.issparse(share.features):
-        parts = share.features.tocsr()
-        arrays |= {"features.data": parts.data, "features.indices": parts.indices, "features.indptr": parts.indptr}
-        arrays["features.shape"] = np.array(parts.shape)
-    else:
-        arrays["features"] = share.features
-    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return arrays
 
 
-def _share(tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> Share:
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    if "features" in arrays:
-        features: Any = arrays["features"]
-    else:
-        parts = tuple(arrays[f"features.{part}"] for part in ("data", "indices", "indptr"))
-        features = sparse.csr_array(parts, shape=tuple(arrays["features.shape"]))
+def _share(arrays: Mapping[str, Any], manifest: Mapping[str, Any]) -> Share:
     layers = range(sum(name.startswith("field.train.") for name in arrays))
     return Share(
         agents=(manifest["agent"],),
-        num_agents=manifest["num_agents"],
-        num_vertices=manifest["num_vertices"],
-        num_labelled=manifest["num_labelled"],
-        num_classes=manifest["num_classes"],
+        **{name: manifest[name] for name in FACTS},
         vertices=arrays["vertices"],
         owner=arrays["owner"],
         entries=(arrays["shift.row"], arrays["shift.column"], arrays["shift.value"]),
         train_fields=[list(arrays[f"field.train.{layer}"]) for layer in layers],
         full_fields=[list(arrays[f"field.full.{layer}"]) for layer in layers],
-        features=features,
+        features=restored_features(arrays),
         targets=arrays["targets"],
         masks={name: arrays[f"mask.{name}"] for name in MASKS},
         train_times=arrays.get("train_times"),

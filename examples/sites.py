@@ -1,0 +1,83 @@
+"""Pretend that a data set was never in one place: write what each of a few sites would know, and its site file.
+
+python examples/sites.py digits --agents 3 --out sites
+for k in 0 1 2; do gossamer shard --site sites/site-$k/site.toml --out sites/shards; done
+for k in 0 1 2; do gossamer peer sites/shards/agent-$k & done; wait
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+
+import gossamer
+from gossamer.assignment import assign, shared_edges
+from gossamer.runtime.crew import free_ports, write_secret
+from gossamer.runtime.sockets import new_keys
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--agents", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("sites"))
+    given = parser.parse_args()
+    graph = gossamer.load(given.dataset)
+    owner = assign(graph, "bfs", given.agents, 0)
+    neighbours = shared_edges(graph, owner, given.agents) > 0
+    keys = [new_keys() for _ in range(given.agents)]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(given.agents)]
+    for k in range(given.agents):
+        folder = given.out / f"site-{k}"
+        folder.mkdir(parents=True)
+        write_tables(folder, graph, owner, k)
+        write_secret(folder / "key.secret", keys[k][1])
+        lines = [
+            'run = "three-sites"',
+            f"agent = {k}",
+            f'address = "{addresses[k]}"',
+            'secret = "key.secret"',
+            'data = "."',
+            f"classes = {graph.num_classes}",
+            "\n[settings]",
+            f"agents = {given.agents}",
+            f"steps = {given.steps}",
+            "\n[neighbours]",
+            *(
+                f'{z} = {{ address = "{addresses[z]}", key = "{keys[z][0]}" }}'
+                for z in np.flatnonzero(neighbours[k])
+                if z != k
+            ),
+        ]
+        (folder / "site.toml").write_text("\n".join(lines) + "\n")
+
+
+def write_tables(folder: Path, graph: gossamer.DataGraph, owner: np.ndarray, k: int) -> None:
+    own = np.flatnonzero(owner == k)
+    features = graph.features[own]
+    features = features if isinstance(features, np.ndarray) else features.toarray()
+    write(
+        folder / "features.csv",
+        ["vertex", *range(features.shape[1])],
+        ([v, *x] for v, x in zip(own, features, strict=True)),
+    )
+    splits = {v: name for name in ("train", "validation", "test") for v in np.flatnonzero(getattr(graph, name))}
+    write(folder / "labels.csv", ["vertex", "label", "split"], ([v, graph.targets[v], splits.get(v, "")] for v in own))
+    touching = (owner[graph.edges] == k).any(1)
+    rows = zip(*graph.edges[touching].T, graph.weights[touching], strict=True)
+    write(folder / "edges.csv", ["source", "target", "weight"], rows)
+    others = np.setdiff1d(graph.edges[touching], own)
+    write(folder / "owners.csv", ["vertex", "agent"], zip(others, owner[others], strict=True))
+
+
+def write(path: Path, header: list, rows) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
