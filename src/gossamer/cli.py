@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.commands import keys, launch, peer, predict, reproduce, shard, topology, train
+from gossamer.commands import cluster, keys, launch, peer, predict, reproduce, shard, topology, train
 from gossamer.commands.common import err
 from gossamer.errors import GossamerWarning
 from gossamer.report import terminal
@@ -23,6 +23,7 @@ app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=predict.EXAMPLES)(predict.predict)
 app.command(epilog=topology.EXAMPLES)(topology.topology)
 app.command(epilog=launch.EXAMPLES)(launch.launch)
+app.command(epilog=cluster.EXAMPLES)(cluster.cluster)
 app.command(epilog=shard.EXAMPLES)(shard.shard)
 app.command(epilog=keys.EXAMPLES)(keys.keys)
 app.command(epilog=peer.EXAMPLES)(peer.peer)

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Link
+from gossamer.agents.links import Ints, Link
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
@@ -42,21 +42,37 @@ class Mixing:
         return into
 
 
-def make_mixing(rows: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype) -> Mixing:
-    """The hosted agents' mixing from their rows of C [hosted, m]."""
+def make_mixing(
+    rows: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype, hosting: Ints | None = None
+) -> Mixing:
+    """The hosted agents' mixing from their rows of C [hosted, m].
+
+    `hosting` says which host carries each agent. A host gets an agent's weights once, however many of its agents need
+    them; the link names the first of these. Without it, every agent is reckoned to be on its own.
+    """
     here = np.asarray(agents, dtype=np.int64)
-    elsewhere = np.setdiff1d(np.arange(rows.shape[1]), here)
+    place = np.arange(rows.shape[1]) if hosting is None else hosting
+    elsewhere = np.ones(rows.shape[1], dtype=bool)
+    elsewhere[here] = False
+    k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: both hear of each other
+    # Incoming: one column for each agent elsewhere and host of ours that hears of it.
+    pairs, column = np.unique(np.stack([z, place[here[k]]]), axis=1, return_inverse=True)
+    outside = np.zeros((len(here), pairs.shape[1]))
+    outside[k, column] = rows[k, z]
+    first = np.full(pairs.shape[1], rows.shape[1])
+    np.minimum.at(first, column, here[k])
+    incoming = tuple(Link(int(a), int(b)) for a, b in zip(pairs[0], first, strict=True))
+    # Outgoing: one for each hosted agent and host elsewhere that hears of it.
+    pairs, column = np.unique(np.stack([k, place[z]]), axis=1, return_inverse=True)
+    first = np.full(pairs.shape[1], rows.shape[1])
+    np.minimum.at(first, column, z)
     inside = rows[:, here]
-    z, k = np.nonzero(rows[:, elsewhere].T)  # by sender, then by receiver
-    outside = np.zeros((len(here), len(z)))
-    outside[k, np.arange(len(z))] = rows[k, elsewhere[z]]
-    k_out, z_out = np.nonzero(rows[:, elsewhere])  # C is symmetric: who hears from whom also tells it
     sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
     return Mixing(
         inside=make_operator(sparse.csr_array(inside), dtype) if sparse_enough else torch.tensor(inside, dtype=dtype),
         outside=torch.tensor(outside, dtype=dtype),
-        outgoing=tuple((Link(int(here[a]), int(elsewhere[b])), int(a)) for a, b in zip(k_out, z_out, strict=True)),
-        incoming=tuple(Link(int(elsewhere[b]), int(here[a])) for b, a in zip(z, k, strict=True)),
+        outgoing=tuple((Link(int(here[a]), int(b)), int(a)) for a, b in zip(pairs[0], first, strict=True)),
+        incoming=incoming,
     )
 
 

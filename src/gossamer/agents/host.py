@@ -92,10 +92,11 @@ def make_host(
     same_initial: bool = False,
     dtype: torch.dtype = torch.float32,
     receptive_field: bool = True,
+    hosting: NDArray[np.int64] | None = None,
 ) -> Host:
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
     filters = [layer.filter for layer in network.layers]
-    share = make_share(graph, shift, filters, assignment, combination, agents, receptive_field)
+    share = make_share(graph, shift, filters, assignment, combination, agents, receptive_field, hosting)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return host_of_share(share, network, training, params)
 
@@ -113,7 +114,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         full_pass=_make_pass(share, network, dtype, share.full_fields, None),
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
-        mixing=make_mixing(share.combination, share.agents, dtype),
+        mixing=make_mixing(share.combination, share.agents, dtype, share.hosting),
         params=params,
         state=training.rule.init(params),
     )

@@ -1,4 +1,4 @@
-"""What is measured of a run: scores (eq. (7)), disagreement, and the stationarity g^t of eq. (19)."""
+"""What is measured of agents: scores (eq. (7)), disagreement, and the mean of their weights (eq. (9))."""
 
 from collections.abc import Generator, Iterable
 
@@ -71,9 +71,3 @@ def disagreement(params: Params) -> float:
 def mean_params(params: Params) -> Params:
     """The projection onto the consensus space: every agent gets the mean of all weights (eq. (9))."""
     return {name: part.mean(0, keepdim=True).expand_as(part).contiguous() for name, part in params.items()}
-
-
-def squared_projection(gradient: Params) -> float:
-    """g^T Pi g = |sum_k g_k|^2 / m for the stacked gradient of all agents (eq. (19))."""
-    m = len(next(iter(gradient.values())))
-    return sum(float(part.double().sum(0).square().sum()) for part in gradient.values()) / m

@@ -38,6 +38,7 @@ class Share:
     masks: dict[str, NDArray[np.bool_]]
     train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
     combination: NDArray[np.float64]  # rows of C [hosted, m]
+    hosting: Ints | None = None  # which host carries each agent [m]; None: each is on its own
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -56,6 +57,7 @@ def make_share(
     combination: NDArray[np.float64],
     agents: Sequence[int],
     receptive_field: bool = True,
+    hosting: Ints | None = None,
 ) -> Share:
     """Cut the share of `agents` out of the whole; without `receptive_field`, training computes every vertex."""
     everything = np.ones(graph.num_vertices, dtype=bool)
@@ -79,6 +81,7 @@ def make_share(
         masks={name: getattr(graph, name)[hosted] for name in MASKS},
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
         combination=combination[list(agents)],
+        hosting=hosting,
     )
 
 

@@ -66,20 +66,21 @@ def load_data(settings: Settings) -> DataGraph:
 
 
 @contextmanager
-def follow() -> Iterator[tuple[comparison.HooksFor, Progress]]:
-    """Hooks that show a progress bar for each model and stop between two steps at the first Ctrl-C; and what follows
-    the design of the topology."""
+def follow(quiet: bool = False) -> Iterator[tuple[comparison.HooksFor, Progress]]:
+    """Hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first Ctrl-C;
+    and what follows the design of the topology."""
+    console = Console(stderr=True, quiet=True) if quiet else err
     stopped: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
         if stopped:
             raise KeyboardInterrupt
         stopped.append(number)
-        err.print("[yellow]stopping after this step; press Ctrl-C again to stop at once[/]")
+        console.print("[yellow]stopping after this step; press Ctrl-C again to stop at once[/]")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        with bars.training_bars(err) as shown:
+        with bars.training_bars(console) as shown:
 
             def hooks(name: str, first: int, last: int) -> Hooks:
                 on_step, on_record = shown.model(name, first, last)

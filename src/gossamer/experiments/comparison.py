@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from gossamer.agents import MASKS
-from gossamer.agents.measures import Scores, disagreement
+from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
@@ -17,7 +17,7 @@ from gossamer.runtime import directory
 from gossamer.runtime.deployment import Progress
 from gossamer.runtime.messages import count_messages
 from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.training import Hooks, Record, Run, baseline_settings, go_on, start
+from gossamer.runtime.training import Hooks, Record, Run, baseline_settings, disagreement_of, go_on, start
 
 HooksFor = Callable[[str, int, int], Hooks]  # of a model's name, its first step and its last
 
@@ -40,6 +40,7 @@ class Result:
         target = Path(folder)
         directory.create(target)
         directory.save_start(target, self.run)
+        directory.save_weights(target, self.run)
         _save(target, self)
         return target
 
@@ -52,13 +53,15 @@ def train(
     hooks: HooksFor | None = None,
     progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
+    begin: directory.Begin = start,
     **options: Any,
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
     `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
     C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
-    `progress` follows the design of the topology, `hooks` the training.
+    `progress` follows the design of the topology, `hooks` the training; `begin` puts the agents on other hosts than
+    one in this process.
     """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
@@ -75,9 +78,9 @@ def train(
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed)
-    result = Result(start(graph, settings, progress=progress, **(given or {})))
+    result = Result(begin(graph, settings, progress=progress, **(given or {})))
     folder = None if out is None else Path(out)
-    if folder is not None:
+    if folder is not None and result.run.engine.leads:
         directory.create(folder)
         directory.save_start(folder, result.run)
     return finish(result, graph, folder, hooks)
@@ -90,6 +93,7 @@ def resume(
     *,
     graph: DataGraph | None = None,
     shift: Any = None,
+    begin: directory.Begin = start,
 ) -> Result:
     """Go on with a run directory where its last checkpoint stands.
 
@@ -98,8 +102,9 @@ def resume(
     path = Path(folder)
     if graph is None:
         graph = graph_of(path)
-    state = directory.read_run(path, graph, steps, shift)
-    directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps, too
+    state = directory.read_run(path, graph, steps, shift, begin)
+    if state.engine.leads:
+        directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps, too
     return finish(Result(state, baseline_histories=directory.read_references(path)), graph, path, hooks)
 
 
@@ -122,7 +127,8 @@ def graph_of(folder: Path, progress: Callable[[int, int], None] | None = None) -
 
 
 def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFor | None) -> Result:
-    """Train what is left, and sum up; an interruption between two steps keeps what is done."""
+    """Train what is left, and sum up; an interruption between two steps keeps what is done. The references are trained
+    by the process that leads, alone."""
     settings = result.run.settings
     make_hooks = hooks or (lambda name, first, last: Hooks())
     mine = make_hooks("distributed", result.run.host.step, settings.steps)
@@ -131,12 +137,16 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
     try:
         go_on(result.run, mine)
     except GossamerError:
-        if folder is not None:
+        if folder is not None and result.run.engine.leads:
             directory.save_summary(folder, result.run, {})
         raise
     result.summary = _summary(result.run)
     if folder is not None:
-        directory.save_result(folder, result.run, result.summary, result.complete)
+        directory.save_weights(folder, result.run)
+    if not result.run.engine.leads:
+        return result
+    if folder is not None:
+        directory.save_summary(folder, result.run, result.summary, result.complete)
     if settings.baselines and result.run.complete:
         for name, reference in baseline_settings(settings).items():
             if name == "centralised" and settings.agents == 1:
@@ -162,7 +172,7 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
 
 
 def _save(folder: Path, result: Result) -> None:
-    directory.save_result(folder, result.run, result.summary, result.complete)
+    directory.save_summary(folder, result.run, result.summary, result.complete)
     directory.save_references(folder, result.baseline_histories)
     draw_curves(
         folder / "curves.png",
@@ -186,7 +196,7 @@ def _summary(state: Run) -> dict[str, Any]:
     messages = count_messages(state.deployment, state.settings, state.host.step)
     return {
         "distributed": _final(state),
-        "disagreement": disagreement(state.host.params),
+        "disagreement": disagreement_of(state),
         "stationarity": state.history[-1]["stationarity"],
         "best_stationarity": state.history[-1]["best_stationarity"],
         "steps": state.host.step,

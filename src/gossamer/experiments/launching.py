@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from gossamer.agents import MASKS
-from gossamer.agents.measures import disagreement, mean_params, scores, squared_projection
+from gossamer.agents.measures import disagreement, scores
 from gossamer.data import DataGraph
 from gossamer.experiments.comparison import HooksFor, Result, finish
 from gossamer.runtime import directory
@@ -16,7 +16,7 @@ from gossamer.runtime.peer import state_of
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.tensors import read_tensors
-from gossamer.runtime.training import Record, Run, start, whole_gradient, with_weights
+from gossamer.runtime.training import Record, Run, start, stationarity, with_weights
 
 
 def prepare(graph: DataGraph, settings: Settings, folder: Path, progress: Progress | None) -> Run:
@@ -48,6 +48,8 @@ def _history(state: Run, folders: list[Path]) -> list[Record]:
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]
         unknown = {"disagreement": math.nan, "stationarity": math.nan, "best_stationarity": math.nan}
         history.append({"step": records[0]["step"], **scores(sums, classes), **unknown})
-    stationarity = squared_projection(whole_gradient(state.host, mean_params(state.host.params)))
-    history[-1] |= {"disagreement": disagreement(state.host.params), "stationarity": stationarity}
+    history[-1] |= {
+        "disagreement": disagreement(state.host.params),
+        "stationarity": stationarity(state.host, state.engine),
+    }
     return history

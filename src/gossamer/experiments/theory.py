@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.agents.measures import mean_params, squared_projection
+from gossamer.agents.measures import mean_params
 from gossamer.agents.step import training_step
 from gossamer.data import DataGraph, make_graph
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
 from gossamer.report.theory import draw_theory
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.simulation import run
-from gossamer.runtime.training import Run, start, whole_gradient
+from gossamer.runtime.training import Run, start, stationarity, whole_gradient
 
 AGENTS = 6
 DECAY = 0.02  # of the step size under (C2)
@@ -81,7 +81,7 @@ def _measured(state: Run) -> dict[str, float]:
     slope = sum(float(part.square().sum()) for part in whole_gradient(host, host.params).values())
     return {
         "apart": math.sqrt(apart),
-        "stationarity": squared_projection(whole_gradient(host, centre)),
+        "stationarity": stationarity(host, state.engine),
         "slope": math.sqrt(slope),
     }
 

@@ -111,8 +111,10 @@ def training_of(settings: Settings) -> Training:
     )
 
 
-def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> Host:
-    """A host of all agents, or of the given ones."""
+def host_of(
+    deployment: Deployment, settings: Settings, agents: Any = None, hosting: NDArray[np.int64] | None = None
+) -> Host:
+    """A host of all agents, or of the given ones; `hosting` tells which hosts carry the others."""
     return make_host(
         deployment.graph,
         deployment.shift,
@@ -124,6 +126,7 @@ def host_of(deployment: Deployment, settings: Settings, agents: Any = None) -> H
         initial_deviation=settings.initial_deviation,
         same_initial=settings.same_initial,
         dtype=settings.torch_dtype,
+        hosting=hosting,
     )
 
 

@@ -12,7 +12,7 @@ curves.png             drawn by the caller
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from gossamer.runtime.tensors import FORMAT, pack_state, read_about, read_tensor
 from gossamer.runtime.training import Record, Run, start, with_weights
 
 VERSION = version("gossamer")
+Begin = Callable[..., Run]  # like `start`: from graph, settings, and an assignment, a combination, a shift
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
@@ -72,9 +73,12 @@ def free_name(parent: Path, stem: str) -> Path:
 
 def save_checkpoint(folder: Path, state: Run) -> None:
     """Metrics first: they may run ahead of the checkpoint, never behind."""
+    params, update_state = (state.engine.gathered(parts) for parts in (state.host.params, state.host.state))
+    if not state.engine.leads:
+        return
     lines = "".join(to_json(record) + "\n" for record in state.history)
     write_atomically(folder / "metrics.jsonl", lines.encode())
-    tensors = pack_state(state.host.params, state.host.state)
+    tensors = pack_state(params, update_state)
     write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
 
 
@@ -94,11 +98,12 @@ def save_start(folder: Path, state: Run) -> None:
     save_summary(folder, state, {})
 
 
-def save_result(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool) -> None:
-    """Everything that a run leaves behind, but for its picture and its references."""
+def save_weights(folder: Path, state: Run) -> None:
+    """A checkpoint, and the weights for whoever wants to use them."""
     save_checkpoint(folder, state)
-    write_tensors(folder / "weights.safetensors", state.host.params)
-    save_summary(folder, state, summary, complete)
+    params = state.engine.gathered(state.host.params)
+    if state.engine.leads:
+        write_tensors(folder / "weights.safetensors", params)
 
 
 def save_references(folder: Path, histories: Mapping[str, list[Record]]) -> None:
@@ -145,12 +150,12 @@ def read_settings_of(folder: Path) -> Settings:
     return make_settings(_read_json(folder)["settings"], source=str(folder / "run.json"))
 
 
-def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: Any = None) -> Run:
-    """A run as its last checkpoint left it, ready to go on, with more steps if wished.
+def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: Any = None, begin: Begin = start) -> Run:
+    """A run as its last checkpoint left it, ready to go on, with more steps if wished; `begin` hosts it.
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    state = _fresh(folder, graph, steps, shift)
+    state = _fresh(folder, graph, steps, shift, begin)
     checkpoint = folder / "checkpoint.safetensors"
     if not checkpoint.is_file():
         return state
@@ -171,14 +176,14 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
 
 def read_weights(folder: Path, graph: DataGraph, shift: Any = None) -> Run:
     """A run with the weights that it left behind, for prediction."""
-    state = _fresh(folder, graph, None, shift)
+    state = _fresh(folder, graph, None, shift, start)
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
     return with_weights(state, read_tensors(path), state.host.state, step=state.settings.steps)
 
 
-def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run:
+def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin: Begin) -> Run:
     """The run of a directory at step 0, with its own assignment and C, on the same data."""
     content = _read_json(folder)
     settings = make_settings(content["settings"], source=str(folder / "run.json"))
@@ -187,7 +192,7 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any) -> Run
     network = read_tensors(folder / "network.safetensors")
     if set(network) != {"assignment", "combination"}:
         raise GossamerError(f"{folder / 'network.safetensors'} should hold assignment and combination")
-    state = start(
+    state = begin(
         graph,
         settings,
         assignment=network["assignment"].numpy(),

@@ -1,13 +1,50 @@
-"""Simulation: hosts in one process, their exchanges handed over in memory."""
+"""Engines drive hosts' generators and join what their agents know; simulation is the engine of one process."""
 
 from collections.abc import Generator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
+from gossamer.model import Params
 
 T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """One process's part in a run whose hosts move in step."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process tells the user and writes files; one of all does."""
+        ...
+
+    def run(self, generator: Generator[Outbox, Inbox, T]) -> T:
+        """Drive this process's host through its exchanges."""
+        ...
+
+    def total(self, part: Tensor) -> Tensor:
+        """The sum over all hosts, the same on each."""
+        ...
+
+    def gathered(self, parts: Params) -> Params:
+        """All agents' arrays stacked in the agents' order, where the process leads; nothing elsewhere."""
+        ...
+
+
+class Simulation:
+    """All agents on one host."""
+
+    leads = True
+
+    def run(self, generator: Generator[Outbox, Inbox, T]) -> T:
+        return run(generator)
+
+    def total(self, part: Tensor) -> Tensor:
+        return part
+
+    def gathered(self, parts: Params) -> Params:
+        return parts
 
 
 def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:

@@ -1,4 +1,4 @@
-"""A simulated training run: Algorithm 1 on one host with all agents, with evaluations, stops and resumption."""
+"""A training run whose hosts move in step: Algorithm 1 with evaluations, stops and resumption (docs/scaling.md)."""
 
 import hashlib
 import math
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.host import Host
-from gossamer.agents.measures import Scores, disagreement, evaluate, mean_params, scores, squared_projection
+from gossamer.agents.measures import Scores, disagreement, evaluate, scores
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Params
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.settings import Settings
-from gossamer.runtime.simulation import run
+from gossamer.runtime.simulation import Engine, Simulation, run
 
 Record = dict[str, Any]  # one evaluation: step, scores of each mask, disagreement, stationarity
 
@@ -36,6 +36,7 @@ class Run:
     own_shift: bool = False
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
+    engine: Engine = field(default_factory=Simulation)
 
     @property
     def complete(self) -> bool:
@@ -43,8 +44,9 @@ class Run:
 
     def scores(self) -> Scores:
         """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
-        _, sums = run(evaluate(self.host))
-        return scores([sums], self.deployment.graph.num_classes is not None)
+        _, sums = self.engine.run(evaluate(self.host))
+        whole = {name: self.engine.total(part.double()) for name, part in sums.items()}
+        return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
 
     def predict(self) -> Tensor:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
@@ -65,7 +67,7 @@ class Hooks:
 
 
 def start(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
-    """A run at step 0. `given` may hold an assignment, a combination or a shift."""
+    """A run at step 0 on one host. `given` may hold an assignment, a combination or a shift."""
     deployment = make_deployment(graph, settings, progress=progress, **given)
     own_shift = given.get("shift") is not None
     fingerprint = graph.fingerprint() + (f" with the shift {_hash(deployment.shift)}" if own_shift else "")
@@ -116,18 +118,28 @@ def _go_on(state: Run, hooks: Hooks, measure: Callable[[Run], Record]) -> Run:
             hooks.on_record(state.history[-1])
             _check_loss(state.history[-1]["train"]["loss"], step)
         state.seconds = before + time.perf_counter() - began
-        if step >= settings.steps or hooks.should_stop():
+        stop = state.engine.total(torch.tensor(float(hooks.should_stop())))  # all hosts end after the same step
+        if step >= settings.steps or stop:
             return state
         if step and step % settings.checkpoint_every == 0:
             hooks.on_checkpoint(state)
-        state.host, loss = run(training_step(state.host))
-        hooks.on_step(state.host.step, float(loss))
+        state.host, loss = state.engine.run(training_step(state.host))
+        hooks.on_step(state.host.step, float(state.engine.total(loss)))
 
 
-def whole_gradient(host: Host, params: Params) -> Params:
-    """The gradient of L on all training examples at these weights, weight decay included and dropout off, for all
-    agents on one host."""
-    _, gradient = run(loss_gradient(host.with_params(params), dropout=False))
+def stationarity(host: Host, engine: Engine) -> float:
+    """g^t = |sum_k g_k|^2 / m at the mean of all agents' weights, g^T Pi g of eq. (19)."""
+    total = engine.total
+    mean = {name: total(part.sum(0, keepdim=True)) / host.num_agents for name, part in host.params.items()}
+    centre = {name: mean[name].expand_as(part).contiguous() for name, part in host.params.items()}
+    gradient = whole_gradient(host, centre, engine)
+    return sum(float(total(g.double().sum(0)).square().sum()) for g in gradient.values()) / host.num_agents
+
+
+def whole_gradient(host: Host, params: Params, engine: Engine | None = None) -> Params:
+    """The hosted agents' gradients of L on all training examples at these weights, weight decay included and dropout
+    off; without an engine, of all agents on one host."""
+    _, gradient = (engine or Simulation()).run(loss_gradient(host.with_params(params), dropout=False))
     for name, g in gradient.items():
         g.add_(params[name], alpha=host.training.weight_decay / host.num_agents)
     return gradient
@@ -135,16 +147,21 @@ def whole_gradient(host: Host, params: Params) -> Params:
 
 def _record(state: Run) -> Record:
     """One line of metrics: scores, disagreement, g^t at the mean weights and the best so far (eq. (19)-(20))."""
-    host = state.host
-    stationarity = squared_projection(whole_gradient(host, mean_params(host.params)))
+    now = stationarity(state.host, state.engine)
     before = [record["stationarity"] for record in state.history if record["step"] > 0]
-    best = min([stationarity, *before]) if host.step > 0 else math.nan  # eq. (20) begins at n = 1
-    return {**short_record(state), "stationarity": stationarity, "best_stationarity": best}
+    best = min([now, *before]) if state.host.step > 0 else math.nan  # eq. (20) begins at n = 1
+    return {**short_record(state), "stationarity": now, "best_stationarity": best}
 
 
 def short_record(state: Run) -> Record:
     """Scores and disagreement alone, which cost no gradient."""
-    return {"step": state.host.step, **state.scores(), "disagreement": disagreement(state.host.params)}
+    return {"step": state.host.step, **state.scores(), "disagreement": disagreement_of(state)}
+
+
+def disagreement_of(state: Run) -> float:
+    """Between all agents' weights, where the process leads."""
+    everyone = state.engine.gathered(state.host.params)
+    return disagreement(everyone) if everyone else math.nan
 
 
 def _check_loss(loss: float, step: int) -> None:
@@ -165,11 +182,12 @@ def with_weights(state: Run, params: dict[str, Tensor], update_state: dict[str, 
     """The run with stored weights in place of its own, copied so that they lie as fresh ones would."""
 
     def adopted(mine: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
-        expected = {name: tuple(t.shape) for name, t in mine.items()}
+        expected = {name: (state.host.num_agents, *t.shape[1:]) for name, t in mine.items()}
         found = {name: tuple(t.shape) for name, t in stored.items()}
         if expected != found:
             raise GossamerError(f"the stored {what} do not fit the settings: expected {expected}, found {found}")
-        return {name: stored[name].to(t.dtype).clone() for name, t in mine.items()}
+        agents = list(state.host.agents)
+        return {name: stored[name][agents].to(t.dtype) for name, t in mine.items()}
 
     host = replace(
         state.host,

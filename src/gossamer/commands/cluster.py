@@ -1,0 +1,102 @@
+"""`gossamer cluster`: one rank of a torchrun job that trains together."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gossamer.commands.common import (
+    INTERRUPTED,
+    MISTAKE,
+    err,
+    follow,
+    load_data,
+    settings_from,
+    told_plainly,
+)
+from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.errors import GossamerError
+from gossamer.experiments import comparison
+from gossamer.report import terminal
+from gossamer.runtime import directory, job
+from gossamer.runtime.cluster import LostRank
+
+EXAMPLES = """[bold]Examples[/]
+
+torchrun --nproc-per-node 2 -m gossamer cluster cora --agents 10 --out runs/cora-ranks
+
+torchrun --nproc-per-node 2 -m gossamer cluster --resume runs/cora-ranks --steps 1000
+
+torchrun --nproc-per-node 2 --max-restarts 3 -m gossamer cluster settings.toml --out runs/mine
+"""
+
+
+@told_plainly
+@with_settings()
+def cluster(
+    dataset: Dataset = None,
+    out: RunDirectory = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Go on with a run directory, on any number of ranks (only --steps may change).", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
+
+    The first rank shows the progress and writes the run directory of gossamer train, which it needs to resume: when
+    torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out.
+    """
+    with job.joined() as rank:
+        try:
+            result, folder = _train(rank, dataset, out, resume, options)
+        except GossamerError as error:
+            if rank != 0 and not isinstance(error, LostRank):  # the first rank tells it
+                raise typer.Exit(MISTAKE) from None
+            raise
+    if rank == 0 and as_json:
+        print(directory.to_json(result.summary))
+    elif rank == 0:
+        terminal.show_result(Console(), result.run, result.summary, folder)
+    if not result.run.complete:
+        if rank == 0:
+            err.print(
+                f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
+                f"[bold]torchrun ... -m gossamer cluster --resume {terminal.escape(str(folder))}[/]",
+                highlight=False,
+            )
+        raise typer.Exit(INTERRUPTED)
+
+
+def _train(
+    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
+) -> tuple[comparison.Result, Path]:
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if restarted and out is not None and (out / "run.json").is_file():
+        dataset, out, resume, options = None, None, out, {}
+    with follow(quiet=rank != 0) as (hooks, progress):
+        if resume is not None:
+            if dataset is not None or out is not None or set(options) - {"steps"}:
+                raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
+            with job.together():
+                graph = comparison.graph_of(resume)
+            return (
+                comparison.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
+                resume,
+            )
+        with job.together():
+            settings = settings_from(dataset, options)
+            graph = load_data(settings)
+            folder = out or directory.free_name(Path("runs"), graph.name)
+            if rank == 0:
+                directory.check_new(folder)
+        return (
+            comparison.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
+            folder,
+        )
