@@ -1,6 +1,5 @@
 """`gossamer cluster`: one rank of a torchrun job that trains together."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,8 +55,12 @@ def cluster(
     with job.joined() as rank:
         try:
             result, folder = _train(rank, dataset, out, resume, options)
+        except LostRank:
+            raise
         except GossamerError as error:
-            if rank != 0 and not isinstance(error, LostRank):  # the first rank tells it
+            if rank == 0:
+                err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+            if job.met() or rank == 0:  # else the first rank knows nothing of it
                 raise typer.Exit(MISTAKE) from None
             raise
     if rank == 0 and as_json:
@@ -77,8 +80,7 @@ def cluster(
 def _train(
     rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
 ) -> tuple[comparison.Result, Path]:
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    if restarted and out is not None and (out / "run.json").is_file():
+    if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
     with follow(quiet=rank != 0) as (hooks, progress):
         if resume is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,11 +16,19 @@ from scipy import sparse
 
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.runtime.cluster import Cluster
+from gossamer.runtime.cluster import Cluster, LostRank
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.directory import VERSION
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.training import Run
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+WAIT = timedelta(minutes=10)
+
+
+def restarted() -> bool:
+    """Whether torchrun has started the ranks again after a failure."""
+    return os.environ.get(RESTARTS, "0") != "0"
 
 
 @contextmanager
@@ -30,17 +39,27 @@ def joined() -> Iterator[int]:
             "cluster runs as one of several ranks; start it with: torchrun --nproc-per-node 2 -m gossamer cluster ..."
         )
     try:
-        dist.init_process_group("gloo", timeout=timedelta(minutes=10))
+        # torchrun keeps its store over restarts: without a name of its own an attempt meets the addresses of the last.
+        store, rank, size = next(dist.rendezvous("env://", timeout=WAIT))
+        attempt = dist.PrefixStore(f"attempt-{os.environ.get(RESTARTS, 0)}", store)
+        dist.init_process_group("gloo", store=attempt, rank=rank, world_size=size, timeout=WAIT)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise GossamerError(
             f"rank {os.environ['RANK']} cannot meet the others at {where}: {str(error).splitlines()[0][:200]}; see "
             "that the port is free on the first node and open to the others"
         ) from None
+    signal.signal(signal.SIGTERM, _told_to_end)
     try:
         yield dist.get_rank()
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this rank ends by itself, and says why
         dist.destroy_process_group()
+
+
+def _told_to_end(number: int, frame: Any) -> None:
+    """torchrun ends the other ranks when one has failed; what waits for it in this one fails first, and names it."""
+    raise LostRank(f"rank {dist.get_rank()} was told to end: another rank has failed, or torchrun itself was ended")
 
 
 def texts(mine: str) -> list[str]:
@@ -54,6 +73,16 @@ def texts(mine: str) -> list[str]:
     said = [torch.empty(longest, dtype=torch.uint8) for _ in lengths]
     dist.all_gather(said, padded)
     return [bytes(one[: int(n) - 1].tolist()).decode() for one, n in zip(said, lengths, strict=True)]
+
+
+def met(seconds: float = 10.0) -> bool:
+    """Whether all ranks come to this point in time. The first to leave a job ends all of them, so that who has
+    something to say must have said it."""
+    try:
+        dist.monitored_barrier(timeout=timedelta(seconds=seconds))
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager
@@ -92,8 +121,8 @@ def _check_alike(graph: DataGraph, settings: Settings) -> None:
     mine = {
         "Gossamer": VERSION,
         "PyTorch": torch.__version__,
-        "data": graph.fingerprint()[:16],
         **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
+        "the data": graph.fingerprint()[:16],
     }
     first, *others = [json.loads(text) for text in texts(json.dumps(mine))]
     for rank, other in enumerate(others, 1):

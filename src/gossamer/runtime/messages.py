@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
@@ -10,8 +11,12 @@ from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
 
-def count_messages(deployment: Deployment, settings: Settings, steps: int) -> dict[str, Any]:
+def count_messages(
+    deployment: Deployment, settings: Settings, steps: int, hosting: NDArray[np.int64] | None = None
+) -> dict[str, Any]:
     """Messages of one step by phase, of one evaluation, by link, in all `steps`, and as the paper counts.
+
+    With `hosting`, the host of each agent [m], only those between hosts; weights go to a host once.
 
     A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
     propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or all that
@@ -33,7 +38,11 @@ def count_messages(deployment: Deployment, settings: Settings, steps: int) -> di
                 moved[link] = moved.get(link, 0) + count * times * width
     vector = network.num_parameters * size if settings.consensus_every else 0
     links = []
-    for k, z in zip(*np.nonzero(deployment.links), strict=True):
+    host = np.arange(deployment.num_agents) if hosting is None else hosting
+    told: set[tuple[int, int]] = set()  # who has sent its weights to which host
+    for k, z in zip(*np.nonzero(deployment.links & (host[:, None] != host)), strict=True):
+        weights = int(bool(vector) and deployment.combination[k, z] != 0 and (k, host[z]) not in told)
+        told.add((k, host[z]))
         here, back = Link(int(k), int(z)), Link(int(z), int(k))
         links.append(
             {
@@ -43,8 +52,8 @@ def count_messages(deployment: Deployment, settings: Settings, steps: int) -> di
                 "forward_bytes": moved.get(here, 0),
                 "backward_rows": rows.get(back, 0),
                 "backward_bytes": moved.get(back, 0),
-                "consensus_rows": int(bool(vector)),
-                "consensus_bytes": vector,
+                "consensus_rows": weights,
+                "consensus_bytes": weights * vector,
                 "shared_edges": int(deployment.shared_edges[k, z]),
             }
         )

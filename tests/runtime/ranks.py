@@ -1,0 +1,86 @@
+"""One rank of a job that trains several small problems, one after the other, and leaves their weights:
+torchrun --nproc-per-node N tests/runtime/ranks.py FOLDER."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gossamer.agents.step import training_step
+from gossamer.errors import GossamerError
+from gossamer.experiments.theory import small_problem
+from gossamer.runtime import directory, job
+from gossamer.runtime.cluster import Cluster
+from gossamer.runtime.messages import count_messages
+from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.training import Run, go_on
+
+CASES: dict[str, dict[str, Any]] = {
+    "gcn, gd": {"update": "gd", "step_size": 0.1},
+    "chebyshev, momentum, bias": {"layers": "chebyshev", "order": 2, "step_size": 0.02, "bias": True},
+    "adam, dropout": {"update": "adam", "step_size": 0.01, "dropout": 0.5},
+    "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
+    "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
+}
+
+
+def settings_of(case: str) -> Settings:
+    return make_settings(
+        {"dataset": "blocks", "agents": 6, "topology": "ring", "steps": 20, "hidden": 8, "dtype": "float64",
+         "evaluate_every": 10, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
+    )  # fmt: skip
+
+
+def main(folder: Path) -> None:
+    with job.joined() as rank:
+        if dist.get_world_size() > 1:
+            _check_mistakes(rank)
+        for number, case in enumerate(CASES):
+            settings = settings_of(case)
+            (folder / str(number)).mkdir(parents=True, exist_ok=True)
+            state = go_on(job.begin_on_ranks(small_problem(), settings))
+            directory.save_weights(folder / str(number), state)
+            _check_bytes(state, settings)
+
+
+def _check_mistakes(rank: int) -> None:
+    """What is wrong on one rank ends all of them, with the same words."""
+    settings = settings_of("never")
+    with pytest.raises(GossamerError, match="rank 1: no such file"), job.together():
+        _fail_on(1, rank)
+    for changes, message in (
+        ({"seed": rank}, "all ranks must run the same: --seed is 0 on rank 0, 1 on rank 1"),
+        ({"agents": 1}, "ranks are more than 1 agents"),
+        ({"assignment": "nowhere"}, "rank 0: expected an assignment among"),  # which the first rank alone makes
+    ):
+        with pytest.raises(GossamerError, match=message):
+            job.begin_on_ranks(small_problem(), settings.model_copy(update=changes))
+    with pytest.raises(GossamerError, match="all ranks must run the same: the data is"):
+        job.begin_on_ranks(small_problem(seed=rank), settings)
+
+
+def _fail_on(one: int, rank: int) -> None:
+    if rank == one:
+        raise GossamerError("no such file")
+
+
+def _check_bytes(state: Run, settings: Settings) -> None:
+    """What goes to other ranks in one step more is what was planned."""
+    engine, every = state.engine, settings.consensus_every
+    assert isinstance(engine, Cluster)
+    before = dict(engine.sent_bytes)
+    state.host, _ = engine.run(training_step(state.host))
+    sent = {phase: engine.sent_bytes[phase] - before.get(phase, 0) for phase in ("forward", "backward", "consensus")}
+    whole = {phase: int(engine.total(torch.tensor(float(count)))) for phase, count in sent.items()}
+    planned = count_messages(state.deployment, settings, 1, engine.hosting)
+    mixes = bool(every) and (settings.steps + 1) % every == 0
+    assert whole["forward"] == planned["forward"]["bytes"]
+    assert whole["backward"] == planned["backward"]["bytes"]
+    assert whole["consensus"] == (planned["consensus"]["bytes"] if mixes else 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
