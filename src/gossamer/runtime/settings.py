@@ -32,7 +32,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     dataset: str = "digits"
-    """A data set's name, an .npz file or a folder of CSV tables."""
+    """A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables."""
     agents: int = Field(10, ge=1)
     """Number of agents m; 1 is the centralised model."""
     assignment: str = "bfs"
