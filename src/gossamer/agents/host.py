@@ -15,9 +15,10 @@ from torch import Tensor
 
 from gossamer.agents.consensus import Mixing, make_mixing
 from gossamer.agents.keyed import column_entropy, initial_normal, keep, row_entropy
+from gossamer.agents.layout import Layout, make_layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.rules import State, UpdateRule
-from gossamer.agents.share import Share, make_share
+from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Layer, Network, Params
@@ -95,7 +96,7 @@ def make_host(
 ) -> Host:
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
     filters = [layer.filter for layer in network.layers]
-    share = make_share(graph, shift, filters, assignment, combination, agents, receptive_field)
+    share = make_share(make_whole(graph, shift, filters, assignment, combination, receptive_field), agents)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return host_of_share(share, network, training, params)
 
@@ -103,14 +104,15 @@ def make_host(
 def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
     dtype = next(iter(params.values())).dtype
+    layout = make_layout(share.entries, share.owner, share.agents, dtype)
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=_make_pass(share, network, dtype, share.train_fields, share.train_times),
-        full_pass=_make_pass(share, network, dtype, share.full_fields, None),
+        train_pass=_make_pass(share, layout, network, dtype, share.train_fields, share.train_times),
+        full_pass=_make_pass(share, layout, network, dtype, share.full_fields, None),
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
         mixing=make_mixing(share.combination, share.agents, dtype),
@@ -134,6 +136,7 @@ def initial_params(
 
 def _make_pass(
     share: Share,
+    layout: Layout,
     network: Network,
     dtype: torch.dtype,
     fields: list[list[NDArray[np.bool_]]],
@@ -141,7 +144,7 @@ def _make_pass(
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps."""
     filters = [layer.filter for layer in network.layers]
-    plan = make_plan(share.entries, filters, fields, share.owner, share.agents, dtype)
+    plan = make_plan(layout, filters, fields, dtype)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 

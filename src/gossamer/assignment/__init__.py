@@ -8,7 +8,6 @@ Here stand the choice by name and the shared edge counts B_kz.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from gossamer.assignment.growth import balanced, breadth_first
 from gossamer.assignment.simple import given, metis, nearest, ring_of_stations, uniform
@@ -53,8 +52,9 @@ def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np
 
 def shared_edges(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int) -> NDArray[np.int64]:
     """B [m, m]: B_kz = number of data edges between agents k and z (Sec. III-B), 0 on the diagonal."""
-    k, z = assignment[graph.edges].T
-    counts = sparse.coo_array((np.ones(len(k), dtype=np.int64), (k, z)), shape=(num_agents, num_agents)).toarray()
+    i, j = graph.edges.T
+    pair = assignment[i] * num_agents + assignment[j]
+    counts = np.bincount(pair, minlength=num_agents**2).reshape(num_agents, num_agents)
     counts = counts + counts.T
     np.fill_diagonal(counts, 0)
     return np.asarray(counts)

@@ -29,15 +29,23 @@ def make_shift(adjacency: Any, kind: str) -> Any:
 
 def normalized_adjacency(adjacency: Any) -> Any:
     """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I: the shift of a GCN."""
-    looped = adjacency + sparse.eye_array(adjacency.shape[0])
-    scale = sparse.diags_array(looped.sum(1) ** -0.5)
-    return sparse.csr_array(scale @ looped @ scale)
+    looped = _looped(adjacency)
+    scale = looped.sum(1) ** -0.5
+    looped.data *= np.repeat(scale, np.diff(looped.indptr))
+    looped.data *= scale[looped.indices]
+    return looped
 
 
 def random_walk(adjacency: Any) -> Any:
     """D = S^(-1) (A + I): the mean over a vertex and its neighbours. Not symmetric."""
-    looped = adjacency + sparse.eye_array(adjacency.shape[0])
-    return sparse.csr_array(sparse.diags_array(1.0 / looped.sum(1)) @ looped)
+    looped = _looped(adjacency)
+    looped.data *= np.repeat(1.0 / looped.sum(1), np.diff(looped.indptr))
+    return looped
+
+
+def _looped(adjacency: Any) -> Any:
+    """A + I, to be scaled in place: a product with a diagonal matrix takes ten times as long."""
+    return sparse.csr_array(adjacency + sparse.eye_array(adjacency.shape[0]))
 
 
 def laplacian(adjacency: Any) -> Any:
