@@ -1,7 +1,7 @@
 """A host's part of the shift operator in the order of its rows, sorted once; every plan is cut out of it.
 
-Rows of hosted vertices are ordered by agent, then by vertex. D between them is kept beside its transpose, both sorted, so
-that a propagation's block is a selection of rows and columns and nothing is sorted again.
+Rows of hosted vertices are ordered by agent, then by vertex. D between them is kept beside its transpose, both sorted,
+so that a propagation's block is a selection of rows and columns and nothing is sorted again.
 """
 
 from collections.abc import Sequence

@@ -19,6 +19,8 @@ from gossamer.agents.links import Ints, Link
 from gossamer.model.filters import Filter, Rows
 from gossamer.model.sparse import Operator, make_operator
 
+ALMOST_ALL = 0.9  # of the hosted vertices
+
 
 @dataclass(frozen=True)
 class Propagation:
@@ -55,7 +57,7 @@ class Propagation:
 class LayerPlan:
     """One layer on one host. `inputs` are the rows that any x_p needs; U_0 are the next layer's inputs."""
 
-    inputs: Ints  # vertices, in row order
+    inputs: Ints  # vertices, in row order (the first layer's may be more)
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
     slab: Ints  # and its slab of weights: hosted agent * number of powers + place of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
@@ -70,21 +72,30 @@ class Plan:
     outputs: Ints  # the output vertices on this host, in row order
 
 
-def make_plan(layout: Layout, filters: Sequence[Filter], fields: Sequence[Sequence[Rows]], dtype: torch.dtype) -> Plan:
-    """The plan of a host's layout for the layers' fields."""
+def make_plan(
+    layout: Layout, filters: Sequence[Filter], fields: Sequence[Sequence[Rows]], dtype: torch.dtype, round_up: bool
+) -> Plan:
+    """The plan of a host's layout for the layers' fields.
+
+    With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
+    and the features can lie in memory as they do for evaluation.
+    """
     order, n = layout.vertices, len(layout.owner)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
     for layer_filter, sets in zip(reversed(filters), reversed(fields), strict=True):
-        rows = [order[u[order]] for u in sets]
-        inputs = order[np.logical_or.reduce([sets[p] for p in layer_filter.powers])[order]]
+        held = [u[order] for u in sets]  # hosted rows
+        if round_up and len(layers) == len(filters) - 1 and len(held) > 1 and held[-1].sum() >= ALMOST_ALL * len(order):
+            held[-1] = np.ones(len(order), dtype=bool)
+        rows = [order[here] for here in held]
+        inputs = order[np.logical_or.reduce([held[p] for p in layer_filter.powers])]
         position = positions(inputs, n)
         slabs = len(layer_filter.powers)
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            propagations.append(_cut(index, layout, sets[p - 1], sets[p], dtype))
-        agents = [layout.agent[u[order]] for u in sets]
+            propagations.append(_cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype))
+        agents = [layout.agent[here] for here in held]
         layers.append(
             LayerPlan(
                 inputs=inputs,
@@ -93,7 +104,7 @@ def make_plan(layout: Layout, filters: Sequence[Filter], fields: Sequence[Sequen
                 sizes=tuple(len(r) for r in rows),
                 propagations=tuple(reversed(propagations)),
                 within=tuple(
-                    torch.from_numpy(np.flatnonzero(sets[p - 2][rows[p]]) if p >= 2 else np.empty(0, np.int64))
+                    torch.from_numpy(np.flatnonzero(held[p - 2][held[p]]) if p >= 2 else np.empty(0, np.int64))
                     for p in range(len(sets))
                 ),
                 output_agent=torch.from_numpy(agents[0]),
@@ -126,10 +137,12 @@ def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignmen
     ]
 
 
-def _cut(index: int, layout: Layout, to: Rows, at: Rows, dtype: torch.dtype) -> Propagation:
-    """The part of D[to, at] that touches the host."""
+def _cut(
+    index: int, layout: Layout, to: Rows, at: Rows, held_to: Rows, held_at: Rows, dtype: torch.dtype
+) -> Propagation:
+    """The part of D[to, at] that touches the host, between the rows that it holds."""
     order, n = layout.vertices, len(layout.owner)
-    rows_to, rows_at = np.flatnonzero(to[order]), np.flatnonzero(at[order])
+    rows_to, rows_at = np.flatnonzero(held_to), np.flatnonzero(held_at)
     to_row, at_row = positions(order[rows_to], n), positions(order[rows_at], n)
     out, into = layout.outgoing(to, at), layout.incoming(to, at)
     row, source, value = out.send

@@ -60,9 +60,7 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
-    whole = make_whole(
-        deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination
-    )
+    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
     keep = checkpoints_to_keep(links, settings)
     return [
         Shard(
