@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     growth     breadth-first growth from random seeds, plain and balanced
+    streaming  a fast partition of large graphs
     simple     uniform, nearest station, METIS, a given array
 Here stand the choice by name and the shared edge counts B_kz.
 """
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from gossamer.assignment.growth import balanced, breadth_first
 from gossamer.assignment.simple import given, metis, nearest, ring_of_stations, uniform
+from gossamer.assignment.streaming import streaming
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 
@@ -24,10 +26,11 @@ __all__ = [
     "nearest",
     "ring_of_stations",
     "shared_edges",
+    "streaming",
     "uniform",
 ]
 
-ASSIGNMENTS = ("bfs", "balanced", "uniform", "metis", "nearest")
+ASSIGNMENTS = ("bfs", "balanced", "uniform", "streaming", "metis", "nearest")
 
 
 def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np.int64]:
@@ -41,6 +44,8 @@ def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np
             return balanced(graph.adjacency, num_agents, seed)
         case "uniform":
             return uniform(graph.num_vertices, num_agents, seed)
+        case "streaming":
+            return streaming(graph.adjacency, num_agents, seed)
         case "metis":
             return metis(graph.adjacency, num_agents, seed)
         case "nearest":

@@ -36,7 +36,8 @@ class Settings(BaseModel):
     agents: int = Field(10, ge=1)
     """Number of agents m; 1 is the centralised model."""
     assignment: str = "bfs"
-    """Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a CSV file with columns vertex,agent."""
+    """Who holds which vertex: bfs, balanced, uniform, streaming, metis, nearest, or a CSV file with columns
+    vertex,agent."""
     topology: Literal[
         "admm", "needed", "complete", "ring", "line", "star", "grid", "torus", "exponential", "random"
     ] = "admm"
