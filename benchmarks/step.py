@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import gossamer
 from gossamer.agents import loss_gradient, training_step
-from gossamer.agents.host import dropped
+from gossamer.agents.dropout import dropped
 from gossamer.agents.step import step_size
 from gossamer.data import DataGraph
 from gossamer.runtime.settings import make_settings
@@ -160,7 +160,7 @@ def parts(step: Step, rounds: int) -> dict[str, float]:
     def draw() -> None:
         for index, layer in enumerate(network.layers):
             width = on.features if index == 0 else torch.ones(len(on.plan.layers[index].inputs), layer.inputs)
-            dropped(width, on.entropy[index], layer, host.training, 1, index)
+            dropped(width, on.entropy[index], layer.dropout, (host.training.seed, 1, index))
 
     _, gradient = run(loss_gradient(host))
     pieces: dict[str, Step] = {

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents.planning import Site, plan_site, planned_shapes
-from gossamer.agents.share import Share, make_share
+from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData, make_site
@@ -94,7 +94,7 @@ def test_sites_plan_the_shares_that_a_cutter_cuts(how: dict[str, Any]) -> None:
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.filter for layer in case.network.layers]
-        assert_same(share, make_share(case.graph, case.shift, filters, case.owner, C, [k]))
+        assert_same(share, make_share(make_whole(case.graph, case.shift, filters, case.owner, C), [k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
 
 

@@ -19,6 +19,7 @@ from gossamer.assignment import (
     nearest,
     ring_of_stations,
     shared_edges,
+    streaming,
     uniform,
 )
 from gossamer.errors import GossamerError
@@ -36,7 +37,7 @@ def parts_are_connected(adjacency: np.ndarray, owner: np.ndarray) -> bool:
 
 
 @drawn(adjacencies(), st.data(), SEEDS)
-@pytest.mark.parametrize("grow", [breadth_first, balanced])
+@pytest.mark.parametrize("grow", [breadth_first, balanced, streaming])
 def test_every_vertex_has_an_agent_and_every_agent_a_vertex(
     grow: Growth, adjacency: np.ndarray, data: st.DataObject, seed: int
 ) -> None:
@@ -111,7 +112,9 @@ def test_balanced_grows_along_edges() -> None:
     assert shared_edges(graph, grown, 5).sum() < 0.7 * shared_edges(graph, random, 5).sum()
 
 
-@pytest.mark.parametrize("method", [breadth_first, balanced, metis, lambda a, m, seed: uniform(a.shape[0], m, seed)])
+@pytest.mark.parametrize(
+    "method", [breadth_first, balanced, streaming, metis, lambda a, m, seed: uniform(a.shape[0], m, seed)]
+)
 def test_the_seed_alone_decides(method: Growth) -> None:
     adjacency = csr(random_adjacency(80, 0.05, seed=3))
     np.testing.assert_array_equal(method(adjacency, 4, 7), method(adjacency, 4, 7))
@@ -180,6 +183,7 @@ def test_assign_by_name(how: str) -> None:
         "bfs": lambda: breadth_first(graph.adjacency, 2, 3),
         "balanced": lambda: balanced(graph.adjacency, 2, 3),
         "uniform": lambda: uniform(4, 2, 3),
+        "streaming": lambda: streaming(graph.adjacency, 2, 3),
         "metis": lambda: metis(graph.adjacency, 2, 3),
         "nearest": lambda: nearest(graph.positions, ring_of_stations(graph.positions, 2)),
     }

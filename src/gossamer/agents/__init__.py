@@ -5,12 +5,14 @@ The code is organised as follows:
     host        a set of agents with their data, plans and weights
     share       what a host's agents know, cut out of the whole
     batches     mini-batches and chunks of time steps
+    layout      a host's part of D, in the order of its rows
     plan        receptive fields and the product D u, cut for a host
     links       the fewest message rows of a link, D_kz = R_kz S_kz
     exchange    outbox and inbox: what crosses the border to a runtime
     consensus   w_k = sum_z C_kz psi_z
     rules       gd, momentum, adam
     keyed       dropout and initial weights from keys
+    dropout     entries of a layer's input zeroed, differentiable
     measures    scores, disagreement, stationarity
 """
 

@@ -14,10 +14,11 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.agents.consensus import Mixing, make_mixing
-from gossamer.agents.keyed import column_entropy, initial_normal, keep, row_entropy
+from gossamer.agents.keyed import column_entropy, initial_normal, row_entropy
+from gossamer.agents.layout import Layout, make_layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.rules import State, UpdateRule
-from gossamer.agents.share import Share, make_share
+from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Layer, Network, Params
@@ -96,7 +97,7 @@ def make_host(
 ) -> Host:
     """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
     filters = [layer.filter for layer in network.layers]
-    share = make_share(graph, shift, filters, assignment, combination, agents, receptive_field, hosting)
+    share = make_share(make_whole(graph, shift, filters, assignment, combination, receptive_field), agents, hosting)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return host_of_share(share, network, training, params)
 
@@ -104,14 +105,16 @@ def make_host(
 def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
     dtype = next(iter(params.values())).dtype
+    layout = make_layout(share.entries, share.owner, share.agents, dtype)
+    full = _make_pass(share, layout, network, dtype, share.full_fields, None)
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=_make_pass(share, network, dtype, share.train_fields, share.train_times),
-        full_pass=_make_pass(share, network, dtype, share.full_fields, None),
+        train_pass=_make_pass(share, layout, network, dtype, share.train_fields, share.train_times, full),
+        full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
         mixing=make_mixing(share.combination, share.agents, dtype, share.hosting),
@@ -135,14 +138,19 @@ def initial_params(
 
 def _make_pass(
     share: Share,
+    layout: Layout,
     network: Network,
     dtype: torch.dtype,
     fields: list[list[NDArray[np.bool_]]],
     times: NDArray[np.int64] | None,
+    other: Pass | None = None,
 ) -> Pass:
-    """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps."""
+    """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
+
+    A dense input that is laid out as the `other` pass's is not copied.
+    """
     filters = [layer.filter for layer in network.layers]
-    plan = make_plan(share.entries, filters, fields, share.owner, share.agents, dtype)
+    plan = make_plan(layout, filters, fields, dtype, round_up=not sparse.issparse(share.features))
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
@@ -152,9 +160,7 @@ def _make_pass(
 
     targets = chosen(share.targets)
     num_slabs = len(share.agents) * len(filters[0].powers)
-    features, first = _first_input(
-        share.features[row[plan.layers[0].inputs]], plan.layers[0], num_slabs, columns, dtype
-    )
+    features, first = _first_input(share.features, row, plan.layers[0], num_slabs, columns, dtype, other)
     length = 1 if columns is None else len(columns)
     products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]))
     return Pass(
@@ -194,12 +200,22 @@ def _chunk(num_vertices: int, network: Network) -> int:
 
 
 def _first_input(
-    rows: Any, plan: LayerPlan, num_slabs: int, columns: NDArray[np.int64] | None, dtype: torch.dtype
+    features: Any,
+    row: NDArray[np.int64],
+    plan: LayerPlan,
+    num_slabs: int,
+    columns: NDArray[np.int64] | None,
+    dtype: torch.dtype,
+    other: Pass | None,
 ) -> tuple[Tensor, DenseProduct | SparseProduct]:
-    if sparse.issparse(rows):
-        product = plan_sparse(rows, plan.input_row, plan.slab, num_slabs, dtype)
+    if sparse.issparse(features):
+        product = plan_sparse(features[row[plan.inputs]], plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
-    dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
+    if other is not None and columns is None and np.array_equal(plan.inputs, other.plan.layers[0].inputs):
+        dense = other.features
+    else:
+        rows = features[row[plan.inputs]]
+        dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
     times = 1 if columns is None else len(columns)
     return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
 
@@ -222,13 +238,3 @@ def _entropy(
     if columns is None:
         return words[:, None]
     return words[:, None, None] + row_entropy(column_entropy(torch.from_numpy(columns)))[None, :, None]
-
-
-def dropped(x: Tensor, words: Tensor, layer: Layer, training: Training, step: int, index: int) -> Tensor:
-    """Dropout of a layer's input: entries are zeroed with the layer's probability, the others scaled up."""
-    if layer.dropout == 0.0:
-        return x
-    if x.ndim > 1:
-        words = words + column_entropy(torch.arange(x.shape[-1]))
-    kept = keep(words, training.seed, step, index, layer.dropout)
-    return x * kept.to(x.dtype).mul_(1.0 / (1.0 - layer.dropout))

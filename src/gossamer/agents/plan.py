@@ -2,7 +2,6 @@
 
 A plan belongs to a set of output vertices: the labelled ones for training, all for evaluation. Walking the layers
 backwards, the fields U_P, ..., U_0 of each filter say which rows are needed; everything else is never computed.
-Rows of hosted vertices are ordered by agent, then by vertex.
 """
 
 from collections.abc import Generator, Sequence
@@ -11,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link, factor
+from gossamer.agents.layout import Layout, factored, positions
+from gossamer.agents.links import Ints, Link
 from gossamer.model.filters import Filter, Rows
 from gossamer.model.sparse import Operator, make_operator
 
-Entries = tuple[Ints, Ints, NDArray[Any]]  # i, j, D_ij
+ALMOST_ALL = 0.9  # of the hosted vertices
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Propagation:
 class LayerPlan:
     """One layer on one host. `inputs` are the rows that any x_p needs; U_0 are the next layer's inputs."""
 
-    inputs: Ints  # vertices, in row order
+    inputs: Ints  # vertices, in row order (the first layer's may be more)
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
     slab: Ints  # and its slab of weights: hosted agent * number of powers + place of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
@@ -74,43 +73,41 @@ class Plan:
 
 
 def make_plan(
-    edges: Entries,
-    filters: Sequence[Filter],
-    fields: Sequence[Sequence[Rows]],
-    assignment: Ints,
-    agents: Sequence[int],
-    dtype: torch.dtype,
+    layout: Layout, filters: Sequence[Filter], fields: Sequence[Sequence[Rows]], dtype: torch.dtype, round_up: bool
 ) -> Plan:
-    """The plan of the hosted `agents` from the entries (i, j, D_ij) that touch them and the layers' fields."""
-    place = np.full(int(max(assignment.max(initial=0), *agents)) + 1, -1, dtype=np.int64)
-    place[list(agents)] = np.arange(len(agents))
-    hosted = place[assignment]  # position of each vertex's agent on this host, or -1
-    order = np.argsort(np.where(hosted < 0, len(agents), hosted), kind="stable")[: int((hosted >= 0).sum())]
+    """The plan of a host's layout for the layers' fields.
+
+    With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
+    and the features can lie in memory as they do for evaluation.
+    """
+    order, n = layout.vertices, len(layout.owner)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
     for layer_filter, sets in zip(reversed(filters), reversed(fields), strict=True):
-        rows = [order[u[order]] for u in sets]
-        inputs = order[np.logical_or.reduce([sets[p] for p in layer_filter.powers])[order]]
-        position = _positions(inputs, len(assignment))
+        held = [u[order] for u in sets]  # hosted rows
+        if round_up and len(layers) == len(filters) - 1 and len(held) > 1 and held[-1].sum() >= ALMOST_ALL * len(order):
+            held[-1] = np.ones(len(order), dtype=bool)
+        rows = [order[here] for here in held]
+        inputs = order[np.logical_or.reduce([held[p] for p in layer_filter.powers])]
+        position = positions(inputs, n)
         slabs = len(layer_filter.powers)
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            propagations.append(
-                _cut(index, edges, sets[p - 1], sets[p], rows[p - 1], rows[p], assignment, hosted, dtype)
-            )
+            propagations.append(_cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype))
+        agents = [layout.agent[here] for here in held]
         layers.append(
             LayerPlan(
                 inputs=inputs,
                 input_row=np.concatenate([position[rows[p]] for p in layer_filter.powers]),
-                slab=np.concatenate([hosted[rows[p]] * slabs + t for t, p in enumerate(layer_filter.powers)]),
+                slab=np.concatenate([agents[p] * slabs + t for t, p in enumerate(layer_filter.powers)]),
                 sizes=tuple(len(r) for r in rows),
                 propagations=tuple(reversed(propagations)),
                 within=tuple(
-                    torch.from_numpy(np.flatnonzero(sets[p - 2][rows[p]]) if p >= 2 else np.empty(0, np.int64))
+                    torch.from_numpy(np.flatnonzero(held[p - 2][held[p]]) if p >= 2 else np.empty(0, np.int64))
                     for p in range(len(sets))
                 ),
-                output_agent=torch.from_numpy(hosted[rows[0]]),
+                output_agent=torch.from_numpy(agents[0]),
             )
         )
     return Plan(tuple(reversed(layers)), order[fields[-1][0][order]])
@@ -118,12 +115,14 @@ def make_plan(
 
 def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> list[list[Rows]]:
     """`walk_fields` on the whole graph."""
-    backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
+    rows = sparse.csr_array(shift)
+    # The columns of D as rows, without moving an entry; products of truth values are "is there any".
+    backwards = sparse.csc_array((rows.data != 0, rows.indices, rows.indptr), shape=rows.shape[::-1])
     walk = walk_fields(filters, outputs)
     try:
-        rows = next(walk)
+        reached = next(walk)
         while True:
-            rows = walk.send((backwards @ rows.astype(np.int32)) > 0)
+            reached = walk.send(np.asarray(backwards @ reached, dtype=bool))
     except StopIteration as done:
         fields: list[list[Rows]] = done.value
         return fields
@@ -144,69 +143,35 @@ def walk_fields(filters: Sequence[Filter], outputs: Rows) -> Generator[Rows, Row
 
 def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints) -> list[list[dict[Link, int]]]:
     """Rows that each link carries, by layer and propagation (from U_P down), with every agent on its own."""
-    edges = _entries(shift)
-    counts = []
-    for sets in receptive_fields(shift, filters, outputs):
-        rounds = []
-        for p in reversed(range(1, len(sets))):
-            i, j, w = _between(edges, sets[p - 1], sets[p])
-            crossing = assignment[i] != assignment[j]
-            i, j, w = i[crossing], j[crossing], w[crossing]
-            rounds.append(dict(factor(i, j, w, assignment[i], assignment[j]).counts))
-        counts.append(rounds)
-    return counts
-
-
-def _entries(shift: Any) -> Entries:
-    """(i, j, D_ij) of all entries. Copies, because scipy may sort a matrix in place later on."""
     entries = shift.tocoo()
-    return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.copy()
-
-
-def _between(edges: Entries, to: Rows, at: Rows) -> Entries:
-    i, j, w = edges
-    there = to[i] & at[j]
-    return i[there], j[there], w[there]
+    crossing = assignment[entries.row] != assignment[entries.col]
+    cross = entries.row[crossing].astype(np.int64), entries.col[crossing].astype(np.int64), entries.data[crossing]
+    return [
+        [dict(factored(cross, sets[p - 1], sets[p], assignment).counts) for p in reversed(range(1, len(sets)))]
+        for sets in receptive_fields(shift, filters, outputs)
+    ]
 
 
 def _cut(
-    index: int,
-    edges: Entries,
-    to: Rows,
-    at: Rows,
-    rows_to: Ints,
-    rows_at: Ints,
-    assignment: Ints,
-    hosted: Ints,
-    dtype: torch.dtype,
+    index: int, layout: Layout, to: Rows, at: Rows, held_to: Rows, held_at: Rows, dtype: torch.dtype
 ) -> Propagation:
-    """The part of D[to, at] that touches the host."""
-    i, j, w = _between(edges, to, at)
-    to_row, at_row = _positions(rows_to, len(hosted)), _positions(rows_at, len(hosted))
-    here_i, here_j = hosted[i] >= 0, hosted[j] >= 0
-    local = here_i & here_j
-    block = sparse.csr_array((w[local], (to_row[i[local]], at_row[j[local]])), shape=(len(rows_to), len(rows_at)))
-    leaves, arrives = ~here_i & here_j, here_i & ~here_j
-    out = factor(i[leaves], j[leaves], w[leaves], assignment[i[leaves]], assignment[j[leaves]])
-    into = factor(i[arrives], j[arrives], w[arrives], assignment[i[arrives]], assignment[j[arrives]])
+    """The part of D[to, at] that touches the host, between the rows that it holds."""
+    order, n = layout.vertices, len(layout.owner)
+    rows_to, rows_at = np.flatnonzero(held_to), np.flatnonzero(held_at)
+    to_row, at_row = positions(order[rows_to], n), positions(order[rows_at], n)
+    out, into = layout.outgoing(to, at), layout.incoming(to, at)
     row, source, value = out.send
     send = sparse.csr_array((value, (row, at_row[source])), shape=(int(out.rows[-1]), len(rows_at)))
     destination, row, value = into.receive
     receive = sparse.csr_array((value, (to_row[destination], row)), shape=(len(rows_to), int(into.rows[-1])))
     return Propagation(
         index,
-        make_operator(block, dtype),
+        layout.block(rows_to, rows_at, dtype),
         make_operator(send, dtype),
         make_operator(receive, dtype),
         out.counts,
         into.counts,
     )
-
-
-def _positions(vertices: Ints, n: int) -> Ints:
-    position = np.full(n, -1, dtype=np.int64)
-    position[vertices] = np.arange(len(vertices))
-    return position
 
 
 def _split(rows: Tensor, links: Sequence[tuple[Link, int]]) -> dict[Link, Tensor]:

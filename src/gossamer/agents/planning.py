@@ -17,7 +17,7 @@ from scipy import sparse
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link
 from gossamer.agents.plan import walk_fields
-from gossamer.agents.share import Share, cut_share
+from gossamer.agents.share import Share, touching
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
@@ -115,18 +115,18 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         unheard = ", ".join(map(str, np.flatnonzero(facts[:, 0] == 0)))
         raise GossamerError(f"no chain of neighbours leads from agent {k} to agent {unheard}; add a link")
     farthest, _ = yield from exchange.spread(np.eye(m)[k] * away)
-    share = cut_share(
-        shift,
-        data.vertices,
-        data.owner,
-        own,
-        train_fields,
-        full_fields,
+    i, j, values, known = touching(shift, shift.T.tocsr(), np.flatnonzero(own))
+    share = Share(
         agents=(k,),
         num_agents=m,
         num_vertices=int(facts[:, 0].sum()),
         num_labelled=int(facts[:, 1].sum()),
         num_classes=data.num_classes,
+        vertices=data.vertices[known],
+        owner=data.owner[known],
+        entries=(i, j, values),
+        train_fields=[[rows[known] for rows in sets] for sets in train_fields],
+        full_fields=[[rows[known] for rows in sets] for sets in full_fields],
         features=data.features,
         targets=data.targets,
         masks=data.masks,

@@ -6,11 +6,14 @@ numbers, so that both ends of a link plan the same rows from their own shares.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from gossamer.agents.layout import Entries
 from gossamer.agents.links import Ints
 from gossamer.agents.plan import receptive_fields
 from gossamer.data import DataGraph
@@ -30,7 +33,7 @@ class Share:
     num_classes: int | None
     vertices: Ints  # hosted vertices and their neighbours in the data graph, by global number, ascending
     owner: Ints  # the agent of each
-    entries: tuple[Ints, Ints, NDArray[np.float64]]  # i, j, D_ij with i or j hosted
+    entries: Entries  # i, j, D_ij with i or j hosted, by i
     train_fields: list[list[Rows]]  # U_0, ..., U_P of each layer for training, and for evaluation
     full_fields: list[list[Rows]]
     features: Any
@@ -49,63 +52,91 @@ class Share:
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
 
-def make_share(
+@dataclass(frozen=True)
+class Whole:
+    """What shares are cut from, prepared once for all of them."""
+
+    graph: DataGraph
+    shift: Any  # D, CSR
+    assignment: Ints
+    combination: NDArray[np.float64]
+    train_fields: list[list[Rows]]
+    full_fields: list[list[Rows]]
+
+    @cached_property
+    def transposed(self) -> Any:
+        """D^T, CSR: who receives from a vertex."""
+        return self.shift.T.tocsr()
+
+    @cached_property
+    def by_agent(self) -> tuple[Ints, Ints]:
+        """The vertices sorted by agent, and where each agent's begin."""
+        counts = np.bincount(self.assignment, minlength=len(self.combination))
+        return np.argsort(self.assignment, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
+
+    def vertices_of(self, agents: Sequence[int]) -> Ints:
+        order, starts = self.by_agent
+        return np.sort(np.concatenate([order[starts[k] : starts[k + 1]] for k in agents]))
+
+
+def make_whole(
     graph: DataGraph,
     shift: Any,
     filters: Sequence[Filter],
     assignment: Ints,
     combination: NDArray[np.float64],
-    agents: Sequence[int],
     receptive_field: bool = True,
-    hosting: Ints | None = None,
-) -> Share:
-    """Cut the share of `agents` out of the whole; without `receptive_field`, training computes every vertex."""
-    everything = np.ones(graph.num_vertices, dtype=bool)
-    full = receptive_fields(shift, filters, everything)
+) -> Whole:
+    """The whole with its receptive fields; without `receptive_field`, training computes every vertex."""
+    shift = sparse.csr_array(shift)
+    full = receptive_fields(shift, filters, np.ones(graph.num_vertices, dtype=bool))
     train = receptive_fields(shift, filters, graph.labelled) if receptive_field else full
-    hosted = np.isin(assignment, list(agents))
-    return cut_share(
-        shift,
-        np.arange(graph.num_vertices),
-        assignment,
-        hosted,
-        train,
-        full,
+    return Whole(graph, shift, assignment, combination, train, full)
+
+
+def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None) -> Share:
+    """Cut the share of `agents` out of the whole, in time linear in what they know."""
+    graph, n = whole.graph, whole.graph.num_vertices
+    hosted: Any = whole.vertices_of(agents)
+    if len(hosted) == n:
+        entries, vertices = whole.shift.tocoo(), np.arange(n)
+        i, j, values = entries.row, entries.col, entries.data.astype(np.float64, copy=False)
+        hosted = slice(None)  # everything as it is, without a copy
+    else:
+        i, j, values, vertices = touching(whole.shift, whole.transposed, hosted)
+    return Share(
         agents=tuple(int(k) for k in agents),
-        num_agents=len(combination),
-        num_vertices=graph.num_vertices,
+        num_agents=len(whole.combination),
+        num_vertices=n,
         num_labelled=int(graph.train.sum()),
         num_classes=graph.num_classes,
+        vertices=vertices,
+        owner=whole.assignment[vertices],
+        entries=(i, j, values),
+        train_fields=[[rows[vertices] for rows in sets] for sets in whole.train_fields],
+        full_fields=[[rows[vertices] for rows in sets] for sets in whole.full_fields],
         features=graph.features[hosted],
         targets=graph.targets[hosted],
         masks={name: getattr(graph, name)[hosted] for name in MASKS},
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
-        combination=combination[list(agents)],
+        combination=whole.combination[list(agents)],
         hosting=hosting,
     )
 
 
-def cut_share(
-    shift: Any,
-    vertices: Ints,
-    owner: Ints,
-    hosted: NDArray[np.bool_],
-    train_fields: list[list[Rows]],
-    full_fields: list[list[Rows]],
-    **others: Any,
-) -> Share:
-    """A share from D between these vertices, all or those around the hosted ones: what touches them, and no more."""
-    whole = shift.tocoo()
-    touching = hosted[whole.row] | hosted[whole.col]
-    i, j = whole.row[touching], whole.col[touching]
-    known = hosted.copy()
-    known[i] = known[j] = True
-    place = np.cumsum(known) - 1
-    return Share(
-        vertices=vertices[known],
-        owner=owner[known],
-        entries=(place[i], place[j], whole.data[touching].astype(np.float64)),
-        train_fields=[[rows[known] for rows in sets] for sets in train_fields],
-        full_fields=[[rows[known] for rows in sets] for sets in full_fields],
-        **others,
-    )
+def touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, Ints, NDArray[np.float64], Ints]:
+    """D's entries with an end among the `hosted` vertices, by their places among all vertices that these name."""
+    to, of = shift[hosted].tocoo(), transposed[hosted].tocoo()
+    elsewhere = ~_among(hosted, of.col)
+    i = np.concatenate([hosted[to.row], of.col[elsewhere]])
+    j = np.concatenate([to.col, hosted[of.row[elsewhere]]])
+    values = np.concatenate([to.data, of.data[elsewhere]]).astype(np.float64, copy=False)
+    known = np.sort(np.concatenate([hosted, to.col, of.col]))
+    known = known[np.diff(known, prepend=-1) > 0]
+    order = np.argsort(i, kind="stable")
+    return np.searchsorted(known, i[order]), np.searchsorted(known, j[order]), values[order], known
+
+
+def _among(ascending: Ints, vertices: NDArray[Any]) -> NDArray[np.bool_]:
+    place = np.minimum(np.searchsorted(ascending, vertices), len(ascending) - 1)
+    return np.asarray(ascending[place] == vertices) if len(ascending) else np.zeros(len(vertices), dtype=bool)

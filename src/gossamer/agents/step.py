@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.batches import chunks, mini_batch
+from gossamer.agents.dropout import dropped
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import Host, Pass, dropped
+from gossamer.agents.host import Host, Pass
 from gossamer.model import Params
 from gossamer.model.losses import losses
 
@@ -98,7 +99,7 @@ def forward(
         leaves[f"layer.{index}.weight"] = weight
         with torch.set_grad_enabled(differentiate):
             if dropout:
-                x = dropped(x, on.entropy[index], layer, host.training, host.step, index)
+                x = dropped(x, on.entropy[index], layer.dropout, (host.training.seed, host.step, index))
             offers = on.products[index](x, weight.view(-1, layer.inputs, layer.outputs))
         segments.append(Segment(leaves, offers))
         terms = offers.detach().split([plan.sizes[p] for p in layer.filter.powers])

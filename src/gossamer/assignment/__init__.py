@@ -2,16 +2,17 @@
 
 The code is organised as follows:
     growth     breadth-first growth from random seeds, plain and balanced
+    streaming  a fast partition of large graphs
     simple     uniform, nearest station, METIS, a given array
 Here stand the choice by name and the shared edge counts B_kz.
 """
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from gossamer.assignment.growth import balanced, breadth_first
 from gossamer.assignment.simple import given, metis, nearest, ring_of_stations, uniform
+from gossamer.assignment.streaming import streaming
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 
@@ -25,10 +26,11 @@ __all__ = [
     "nearest",
     "ring_of_stations",
     "shared_edges",
+    "streaming",
     "uniform",
 ]
 
-ASSIGNMENTS = ("bfs", "balanced", "uniform", "metis", "nearest")
+ASSIGNMENTS = ("bfs", "balanced", "uniform", "streaming", "metis", "nearest")
 
 
 def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np.int64]:
@@ -42,6 +44,8 @@ def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np
             return balanced(graph.adjacency, num_agents, seed)
         case "uniform":
             return uniform(graph.num_vertices, num_agents, seed)
+        case "streaming":
+            return streaming(graph.adjacency, num_agents, seed)
         case "metis":
             return metis(graph.adjacency, num_agents, seed)
         case "nearest":
@@ -53,8 +57,9 @@ def assign(graph: DataGraph, how: str, num_agents: int, seed: int) -> NDArray[np
 
 def shared_edges(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int) -> NDArray[np.int64]:
     """B [m, m]: B_kz = number of data edges between agents k and z (Sec. III-B), 0 on the diagonal."""
-    k, z = assignment[graph.edges].T
-    counts = sparse.coo_array((np.ones(len(k), dtype=np.int64), (k, z)), shape=(num_agents, num_agents)).toarray()
+    i, j = graph.edges.T
+    pair = assignment[i] * num_agents + assignment[j]
+    counts = np.bincount(pair, minlength=num_agents**2).reshape(num_agents, num_agents)
     counts = counts + counts.T
     np.fill_diagonal(counts, 0)
     return np.asarray(counts)

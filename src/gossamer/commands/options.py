@@ -17,7 +17,8 @@ Dataset = Annotated[
     typer.Argument(
         metavar="DATASET",
         show_default=False,
-        help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml). "
+        help=f"{', '.join(DATASETS)} (generated, as in blocks:vertices=1000000,edges=10000000; docs/data.md), an "
+        ".npz file, a folder of CSV tables, or a settings file (.toml). "
         "[dim]\\[default: digits][/]",
     ),
 ]

@@ -5,6 +5,7 @@ The code is organised as follows:
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
     traffic    PeMS loop detectors: flows of sensors on a road graph
+    blocks     generated graphs of any size
     tables     edges, features and labels as CSV
     interop    NetworkX and PyTorch Geometric graphs
     fetch      where files are found, or downloaded and verified
@@ -15,6 +16,7 @@ import difflib
 from collections.abc import Callable
 from pathlib import Path
 
+from gossamer.data.blocks import blocks, parse_blocks
 from gossamer.data.citation import citation, npz
 from gossamer.data.digits import digits
 from gossamer.data.fetch import SOURCES
@@ -26,11 +28,13 @@ from gossamer.errors import GossamerError
 
 __all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
 
-DATASETS = ("digits", *SOURCES, *TRAFFIC)
+DATASETS = ("digits", *SOURCES, *TRAFFIC, "blocks")
 
 
 def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> DataGraph:
     """A data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
+
+    A generated graph's parameters follow its name: blocks:vertices=1000000,edges=10000000.
 
     `seed` draws the training, validation and test vertices where the data brings no split of its own.
     """
@@ -41,6 +45,8 @@ def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None
         return citation(name, seed, progress)
     if name in TRAFFIC:
         return traffic(name, progress)
+    if name.partition(":")[0] == "blocks":
+        return blocks(parse_blocks(name), seed)
     if path.suffix == ".npz" and path.is_file():
         return npz(path, seed)
     if path.is_dir():

@@ -51,7 +51,7 @@ def checked_features(features: Features) -> Features:
         except ValueError as error:
             raise GossamerError(f"features must be a table of numbers with one row for each vertex: {error}") from None
         check_real(features, "features")
-        features = features.astype(np.result_type(features.dtype, np.float32))
+        features = features.astype(np.result_type(features.dtype, np.float32), copy=False)
         if features.ndim not in (2, 3):
             raise GossamerError(
                 f"features must be [vertices, features] or [vertices, batch, features], got shape {features.shape}"
@@ -59,8 +59,9 @@ def checked_features(features: Features) -> Features:
         values, row_of = features.reshape(-1), None
     if features.shape[0] == 0 or features.shape[-1] == 0:
         raise GossamerError(f"the graph is empty: features have shape {features.shape}")
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
+    finite = np.isfinite(values)
+    if not finite.all():
+        bad = np.flatnonzero(~finite)
         vertex = row_of[bad[0]] if row_of is not None else bad[0] // (values.size // features.shape[0])
         raise GossamerError(
             f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
@@ -79,26 +80,34 @@ def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[
         pairs = pairs.reshape(0, 2).astype(np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise GossamerError(f"edges must be integers [edges, 2], got {pairs.dtype} {pairs.shape}")
-    pairs = pairs.astype(np.int64)
+    pairs = pairs.astype(np.int64, copy=False)
     if w.shape != (len(pairs),):
         raise GossamerError(f"expected one weight for each of the {len(pairs)} edges, got shape {w.shape}")
-    outside = np.flatnonzero((pairs < 0).any(1) | (pairs >= n).any(1))
-    if len(outside):
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= n):
+        outside = np.flatnonzero((pairs < 0).any(1) | (pairs >= n).any(1))
         i, j = pairs[outside[0]]
         raise GossamerError(
             f"edge ({i}, {j}) names a vertex that does not exist: there are {n} vertices, "
             f"numbered 0 to {n - 1} ({len(outside)} such edges)"
         )
-    wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
-    if len(wrong):
+    if w.size and not (w.min() > 0 and np.isfinite(w.max())):
+        wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
         i, j = pairs[wrong[0]]
         raise GossamerError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({i}, {j})")
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
         warnings.warn(f"{loops.sum()} self-loops dropped; shift operators add their own", GossamerWarning, stacklevel=4)
         pairs, w = pairs[~loops], w[~loops]
-    pairs = np.sort(pairs, axis=1)
-    _, first, inverse = np.unique(pairs[:, 0] * n + pairs[:, 1], return_index=True, return_inverse=True)
+    low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
+    code = low * n + high
+    if (code[1:] > code[:-1]).all():  # sorted and without repetitions, as large graphs are stored
+        return np.stack([low, high], axis=1), w
+    if (w == w[0]).all():  # values sort many times faster than with their places
+        code.sort()
+        code = code[np.diff(code, prepend=-1) > 0]
+        return np.stack(np.divmod(code, n), axis=1), np.full(len(code), w[0])
+    pairs = np.stack([low, high], axis=1)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     differs = np.flatnonzero(w != w[first][inverse])
     if len(differs):
         i, j = pairs[differs[0]]
@@ -134,12 +143,12 @@ def _checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) ->
                 f"the {label} vertices must be numbered 0 to {n - 1}, got {given.min()} to {given.max()}"
             )
         numbers = given.astype(np.int64)
-        if len(np.unique(numbers)) != numbers.size:
+        given = np.zeros(n, dtype=bool)
+        given[numbers] = True
+        if given.sum() != numbers.size:
             raise GossamerError(
                 f"the {label} vertices are named more than once; is this a mask of 0 and 1? Make it bool"
             )
-        given = np.zeros(n, dtype=bool)
-        given[numbers] = True
     if batch is not None and given.shape == (n,):
         given = np.repeat(given[:, None], batch, axis=1)
     expected = (n,) if batch is None else (n, batch)

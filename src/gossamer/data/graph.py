@@ -78,10 +78,17 @@ class DataGraph:
     @property
     def adjacency(self) -> Any:
         """The symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
-        i, j = self.edges.T
+        half = self._half
+        return sparse.csr_array(half + half.T.tocsr())
+
+    @property
+    def _half(self) -> Any:
+        """The entries above the diagonal; the edges are sorted, so this copies them and no more."""
         n = self.num_vertices
-        half = sparse.csr_array((self.weights, (i, j)), shape=(n, n))
-        return sparse.csr_array(half + half.T)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.edges[:, 0], minlength=n))])
+        kind = np.int32 if max(n, 2 * len(self.edges)) < 2**31 else np.int64
+        parts = (self.weights, self.edges[:, 1].astype(kind), starts.astype(kind))
+        return sparse.csr_array(parts, shape=(n, n))
 
     def fingerprint(self) -> str:
         """A hash of the whole content, so that a run is never continued on other data."""
@@ -93,12 +100,12 @@ class DataGraph:
         digest.update(str(features.shape).encode())
         for part in (self.edges, self.weights, *parts, self.targets, self.train, self.validation, self.test):
             digest.update(f"{part.dtype}{part.shape}".encode())
-            digest.update(np.ascontiguousarray(part).tobytes())
+            digest.update(np.ascontiguousarray(part).data if part.size else b"")
         return digest.hexdigest()
 
     def restricted_to(self, kept: NDArray[np.bool_]) -> "DataGraph":
         """The same data with only the edges that `kept` marks (Sec. V-C)."""
-        return replace(self, edges=self.edges[kept], weights=self.weights[kept])
+        return self if kept.all() else replace(self, edges=self.edges[kept], weights=self.weights[kept])
 
 
 def make_graph(
@@ -118,7 +125,7 @@ def make_graph(
     """Check a user's arrays and make a DataGraph of them.
 
     `edges` lists vertex numbers from 0, each undirected edge once or in both directions. Integer `targets` are
-    classes, real ones are values to predict.
+    classes, real ones are values to predict. Arrays that fit as they are may be kept without a copy.
     """
     features = checked_features(features)
     n = features.shape[0]
@@ -148,5 +155,5 @@ def make_graph(
         class_names,
         places,
     )
-    warn_of_pieces(graph.adjacency)
+    warn_of_pieces(graph._half)
     return graph

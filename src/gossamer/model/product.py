@@ -1,9 +1,9 @@
 """The local half of a layer, x~_{p,i} = W_{p,a(i)}^T x_i (Sec. III-E): every vertex with its own agent's weights.
 
 The weights of all hosted agents and powers are one stack of slabs [slabs, in, out]; each row of the product names
-an input row and a slab. Dense inputs are multiplied in a few batches of slabs with similar numbers of rows, so
-that the cost grows with rows and weights and not with a Python loop over agents. Sparse inputs become one sparse
-matrix whose columns are (slab, feature).
+an input row and a slab. Slabs with many rows that lie together are multiplied one by one where they lie. The others
+are multiplied in a few batches of slabs with similar numbers of rows, so that the cost grows with rows and weights and
+not with a Python loop over agents. Sparse inputs become one sparse matrix whose columns are (slab, feature).
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,17 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.model.sparse import Pattern, make_pattern
+
+ALONE = 1024  # vectors of a slab from which on it is multiplied where it lies, without gathering
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A slab whose rows are many and lie one after the other, in the input as in the product."""
+
+    slab: int
+    inputs: slice
+    outputs: slice
 
 
 @dataclass(frozen=True)
@@ -33,9 +44,12 @@ class Batch:
 class DenseProduct:
     """Plan of y[r] = x[input_row[r]] @ W[slab[r]] for dense x."""
 
+    stretches: tuple[Stretch, ...]
     batches: tuple[Batch, ...]
     size: int  # rows of all batches, with padding
-    collect: Tensor  # int64 [rows]: where each row of y lies in the batches
+    rows: Tensor  # int64: the rows of the product that the batches make
+    collect: Tensor  # int64, as rows: where each of them lies in the batches
+    num_rows: int
     spread: Pattern  # [input rows, batch rows]: which batch rows each input row went to
     ones: Tensor
 
@@ -48,17 +62,35 @@ class DenseProduct:
 def plan_dense(
     input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype, times: int = 1
 ) -> DenseProduct:
-    """Sort the slabs that occur into batches by size: few batches, few padded rows, each of `times` vectors."""
+    """Sort the slabs that occur into stretches and batches by size: few batches, few padded rows, each of `times`
+    vectors."""
     order = np.argsort(slab, kind="stable")
-    used, starts, counts = np.unique(slab[order], return_index=True, return_counts=True)
+    counts = np.bincount(slab, minlength=1)
+    used = np.flatnonzero(counts)
+    starts, counts = np.cumsum(counts)[used] - counts[used], counts[used]
+    alone = _lie_together(order, starts, counts) & _lie_together(input_row[order], starts, counts)
+    alone &= counts * times >= ALONE
+    stretches = [
+        Stretch(k, slice(first, first + count), slice(row, row + count))
+        for k, first, row, count in zip(
+            used[alone].tolist(),
+            input_row[order[starts[alone]]].tolist(),
+            order[starts[alone]].tolist(),
+            counts[alone].tolist(),
+            strict=True,
+        )
+    ]
+    used, starts, counts = used[~alone], starts[~alone], counts[~alone]
     batches: list[Batch] = []
-    collect = np.empty(len(slab), dtype=np.int64)
+    made: list[NDArray[np.int64]] = []
+    collect: list[NDArray[np.int64]] = []
     size = 0
     for members in _similar(counts, times):
         within = np.arange(counts[members].max())
         there = (within[None, :] < counts[members][:, None]).reshape(-1)
         rows = order[(starts[members][:, None] + within[None, :]).reshape(-1) * there]
-        collect[rows[there]] = size + np.flatnonzero(there)
+        made.append(rows[there])
+        collect.append(size + np.flatnonzero(there))
         batches.append(
             Batch(
                 torch.from_numpy(used[members]),
@@ -69,10 +101,29 @@ def plan_dense(
             )
         )
         size += len(rows)
-    spread = sparse.csr_array((np.ones(len(slab)), (input_row, collect)), shape=(num_inputs, size))
-    return DenseProduct(
-        tuple(batches), size, torch.from_numpy(collect), make_pattern(spread), torch.ones(len(slab), dtype=dtype)
+    none = np.empty(0, dtype=np.int64)
+    of_rows, place = np.concatenate([none, *made]), np.concatenate([none, *collect])
+    ascending = np.argsort(of_rows)
+    of_rows, place = of_rows[ascending], place[ascending]
+    spread = sparse.csr_array(
+        (np.ones(len(place), dtype=np.int8), (input_row[of_rows], place)), shape=(num_inputs, size)
     )
+    return DenseProduct(
+        tuple(stretches),
+        tuple(batches),
+        size,
+        torch.from_numpy(of_rows),
+        torch.from_numpy(place),
+        len(slab),
+        make_pattern(spread),
+        torch.ones(len(place), dtype=dtype),
+    )
+
+
+def _lie_together(rows: NDArray[np.int64], starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each group rows[start : start + count], whether its numbers follow one another."""
+    breaks = np.concatenate([[0], np.cumsum(np.diff(rows) != 1)])
+    return np.asarray(breaks[starts + counts - 1] == breaks[starts])
 
 
 def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64]]:
@@ -90,17 +141,24 @@ def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64
 class _DenseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, plan: DenseProduct) -> Tensor:
-        result = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
+        gathered = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
         for batch in plan.batches:
             slabs = len(batch.slabs)
             torch.bmm(
                 _by_slab(x.index_select(0, batch.inputs), slabs),
                 weight.index_select(0, batch.slabs),
-                out=_by_slab(result[batch.place], slabs),
+                out=_by_slab(gathered[batch.place], slabs),
             )
         ctx.save_for_backward(x, weight)
         ctx.plan = plan
-        return result.index_select(0, plan.collect)
+        gathered = gathered.index_select(0, plan.collect)
+        if not plan.stretches:
+            return gathered
+        result = x.new_empty(plan.num_rows, *x.shape[1:-1], weight.shape[2])
+        result.index_copy_(0, plan.rows, gathered)
+        for stretch in plan.stretches:
+            torch.mm(_flat(x[stretch.inputs]), weight[stretch.slab], out=_flat(result[stretch.outputs]))
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
@@ -120,7 +178,18 @@ class _DenseProduct(torch.autograd.Function):
                     weight.index_select(0, batch.slabs).transpose(1, 2),
                     out=_by_slab(g_rows[batch.place], slabs),
                 )
-        return None if g_rows is None else plan.spread.times(plan.ones, g_rows), g_weight, None
+        g_x = None if g_rows is None else plan.spread.times(plan.ones, g_rows)
+        for stretch in plan.stretches:
+            g_here = _flat(g[stretch.outputs])
+            torch.mm(_flat(x[stretch.inputs]).T, g_here, out=g_weight[stretch.slab])
+            if g_x is not None:
+                _flat(g_x[stretch.inputs]).addmm_(g_here, weight[stretch.slab].T)
+        return g_x, g_weight, None
+
+
+def _flat(rows: Tensor) -> Tensor:
+    """Rows [each, (batch,) width] as [each (* batch), width]."""
+    return rows.reshape(-1, rows.shape[-1])
 
 
 def _by_slab(rows: Tensor, num_slabs: int) -> Tensor:

@@ -39,14 +39,23 @@ def make_shift(adjacency: Any, kind: str, degree: Degrees | None = None) -> Any:
 
 def normalized_adjacency(adjacency: Any, degree: Degrees) -> Any:
     """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I: the shift of a GCN."""
-    scale = sparse.diags_array((degree + 1.0) ** -0.5)
-    return sparse.csr_array(scale @ (adjacency + sparse.eye_array(adjacency.shape[0])) @ scale)
+    looped = _looped(adjacency)
+    scale = (degree + 1.0) ** -0.5
+    looped.data *= np.repeat(scale, np.diff(looped.indptr))
+    looped.data *= scale[looped.indices]
+    return looped
 
 
 def random_walk(adjacency: Any, degree: Degrees) -> Any:
     """D = S^(-1) (A + I): the mean over a vertex and its neighbours. Not symmetric."""
-    looped = adjacency + sparse.eye_array(adjacency.shape[0])
-    return sparse.csr_array(sparse.diags_array(1.0 / (degree + 1.0)) @ looped)
+    looped = _looped(adjacency)
+    looped.data *= np.repeat(1.0 / (degree + 1.0), np.diff(looped.indptr))
+    return looped
+
+
+def _looped(adjacency: Any) -> Any:
+    """A + I, to be scaled in place: a product with a diagonal matrix takes ten times as long."""
+    return sparse.csr_array(adjacency + sparse.eye_array(adjacency.shape[0]))
 
 
 def scaled_laplacian(adjacency: Any, degree: Degrees, largest: float | None = 2.0) -> Any:

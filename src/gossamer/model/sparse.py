@@ -51,9 +51,9 @@ class Operator:
         return self.transposed_pattern.times(self.transposed_values, dense)
 
 
-def make_operator(matrix: Any, dtype: torch.dtype) -> Operator:
-    """An Operator from a scipy matrix."""
-    forward, backward = sparse.csr_array(matrix), sparse.csr_array(matrix.T)
+def make_operator(matrix: Any, dtype: torch.dtype, transposed: Any = None) -> Operator:
+    """An Operator from a scipy matrix and, where it is at hand, its transpose."""
+    forward, backward = sparse.csr_array(matrix), sparse.csr_array(matrix.T if transposed is None else transposed)
     return Operator(
         forward.shape,
         make_pattern(forward),
@@ -65,4 +65,5 @@ def make_operator(matrix: Any, dtype: torch.dtype) -> Operator:
 
 def make_pattern(matrix: Any) -> Pattern:
     """The pattern of a scipy CSR matrix."""
-    return Pattern(torch.from_numpy(matrix.indptr.astype(np.int32)), torch.from_numpy(matrix.indices.astype(np.int32)))
+    offsets, columns = (part.astype(np.int32, copy=False) for part in (matrix.indptr, matrix.indices))
+    return Pattern(torch.from_numpy(offsets), torch.from_numpy(columns))

@@ -74,7 +74,9 @@ def make_deployment(
     else:
         _check_shift(shift, graph.num_vertices, owner, links)
     share = float(carried.mean()) if len(carried) else 1.0
-    return Deployment(kept, owner, shared_edges(kept, owner, m), certificate, shift, network_of(graph, settings), share)
+    if kept is not graph:
+        shared = shared_edges(kept, owner, m)
+    return Deployment(kept, owner, shared, certificate, shift, network_of(graph, settings), share)
 
 
 def network_of(graph: DataGraph, settings: Settings) -> Network:

@@ -40,8 +40,8 @@ def joined() -> Iterator[int]:
         )
     try:
         # torchrun keeps its store over restarts: without a name of its own an attempt meets the addresses of the last.
-        store, rank, size = next(dist.rendezvous("env://", timeout=WAIT))
-        attempt = dist.PrefixStore(f"attempt-{os.environ.get(RESTARTS, 0)}", store)
+        store, rank, size = next(dist.rendezvous("env://", timeout=WAIT))  # type: ignore[attr-defined]
+        attempt = dist.PrefixStore(f"attempt-{os.environ.get(RESTARTS, 0)}", store)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=attempt, rank=rank, world_size=size, timeout=WAIT)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"

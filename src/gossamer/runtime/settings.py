@@ -32,11 +32,12 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     dataset: str = "digits"
-    """A data set's name, an .npz file or a folder of CSV tables."""
+    """A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables."""
     agents: int = Field(10, ge=1)
     """Number of agents m; 1 is the centralised model."""
     assignment: str = "bfs"
-    """Who holds which vertex: bfs, balanced, uniform, metis, nearest, or a CSV file with columns vertex,agent."""
+    """Who holds which vertex: bfs, balanced, uniform, streaming, metis, nearest, or a CSV file with columns
+    vertex,agent."""
     topology: Literal[
         "admm", "needed", "complete", "ring", "line", "star", "grid", "torus", "exponential", "random"
     ] = "admm"

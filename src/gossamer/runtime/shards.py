@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from gossamer.agents.share import MASKS, Share, make_share
+from gossamer.agents.share import MASKS, Share, make_share, make_whole
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.runtime.deployment import Deployment
@@ -79,14 +79,16 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
+    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
+    keep = checkpoints_to_keep(diameter(links), settings)
     return [
         Shard(
-            make_share(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination, [k]),
+            make_share(whole, [k]),
             settings,
             run,
             contacts[k],
             {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()},
-            checkpoints_to_keep(diameter(links), settings),
+            keep,
         )
         for k in range(m)
     ]

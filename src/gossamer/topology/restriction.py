@@ -12,8 +12,9 @@ from gossamer.topology.families import Links, components
 
 def carried_edges(edges: NDArray[np.int64], assignment: NDArray[np.int64], links: Links) -> NDArray[np.bool_]:
     """Marks the data edges [edges] that stay inside an agent or cross a link; the others must be removed."""
-    k, z = assignment[edges].T
-    return np.asarray((k == z) | links[k, z])
+    i, j = edges.T
+    carries = links | np.eye(len(links), dtype=bool)
+    return np.asarray(carries.reshape(-1)[assignment[i] * len(links) + assignment[j]])
 
 
 def drop_links(links: Links, kept: float, seed: int = 0) -> Links:
