@@ -15,6 +15,7 @@ from gossamer.experiments.theory import small_problem
 from gossamer.runtime import directory, job
 from gossamer.runtime.cluster import Cluster
 from gossamer.runtime.messages import count_messages
+from gossamer.runtime.rank_shards import begin_on_shards, cut_for_ranks
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Run, go_on
 
@@ -44,6 +45,23 @@ def main(folder: Path) -> None:
             state = go_on(job.begin_on_ranks(small_problem(), settings))
             directory.save_weights(folder / str(number), state)
             _check_bytes(state, settings)
+        _train_from_shards(folder / "cut", rank)
+
+
+def _train_from_shards(folder: Path, rank: int) -> None:
+    """The first case once more, each rank from what was cut for it; stopped half-way, and gone on with."""
+    settings = settings_of("gcn, gd")
+    with job.together():
+        if rank == 0:
+            cut_for_ranks(folder, small_problem(), settings, dist.get_world_size())
+    half = go_on(begin_on_shards(folder, steps=settings.steps // 2))
+    directory.save_checkpoint(folder, half)
+    dist.barrier()
+    directory.save_weights(folder, go_on(begin_on_shards(folder)))
+    if rank == 0:
+        (folder / "rank-0" / "share.safetensors").unlink()
+    with pytest.raises(GossamerError, match="share.safetensors is missing; copy the shard again"):
+        begin_on_shards(folder)
 
 
 def _check_mistakes(rank: int) -> None:
@@ -75,7 +93,7 @@ def _check_bytes(state: Run, settings: Settings) -> None:
     state.host, _ = engine.run(training_step(state.host))
     sent = {phase: engine.sent_bytes[phase] - before.get(phase, 0) for phase in ("forward", "backward", "consensus")}
     whole = {phase: int(engine.total(torch.tensor(float(count)))) for phase, count in sent.items()}
-    planned = count_messages(state.deployment, settings, 1, engine.hosting)
+    planned = count_messages(state.deployment, settings, engine.hosting)
     mixes = bool(every) and (settings.steps + 1) % every == 0
     assert whole["forward"] == planned["forward"]["bytes"]
     assert whole["backward"] == planned["backward"]["bytes"]

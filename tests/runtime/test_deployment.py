@@ -131,7 +131,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     case = make_case(n=40)
     s = settings(topology="complete", **options)
     d = make_deployment(case.graph, s, assignment=case.owner)
-    counted = {(link["sender"], link["receiver"]): link for link in count_messages(d, s, steps=10)["links"]}
+    counted = {(link["sender"], link["receiver"]): link for link in count_messages(d, s)["links"]}
     seen: dict[tuple, int] = {}
 
     def note(outbox) -> None:
@@ -144,7 +144,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
         for phase in ("forward", "backward", "consensus"):
             assert seen.get((*pair, phase), 0) == link[f"{phase}_bytes"], (pair, phase)
     assert {place[:2] for place in seen} <= set(counted)
-    totals = count_messages(d, s, steps=10)
+    totals = count_messages(d, s)
     assert totals["paper"]["rows"] == 2 * sum(case.owner[i] != case.owner[j] for i, j in case.graph.edges) * (
         2 if not options else 4
     )

@@ -106,7 +106,7 @@ def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path) -> N
     folders = write_shards(tmp_path, deployment, settings)
     last: dict[int, dict[str, Any]] = {}
     assert in_threads(folders, Watch(report=lambda state: last.update({state["agent"]: state}))) == []
-    planned = count_messages(deployment, settings, STEPS)
+    planned = count_messages(deployment, settings)
     sent = {phase: sum(s["planned_bytes"].get(phase, 0) for s in last.values()) for phase in ("backward", "consensus")}
     assert sent["backward"] == planned["backward"]["bytes"] * STEPS
     assert sent["consensus"] == planned["consensus"]["bytes"] * STEPS

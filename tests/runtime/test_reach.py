@@ -21,7 +21,7 @@ from gossamer.model import make_shift
 from gossamer.report.predictions import write_predictions
 from gossamer.runtime import directory
 from gossamer.runtime.deployment import host_of, make_deployment
-from gossamer.runtime.messages import count_messages
+from gossamer.runtime.messages import count_messages, total_bytes
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.simulation import run, run_together
 from gossamer.runtime.training import baseline_settings, go_on, start
@@ -124,11 +124,11 @@ def test_bytes_of_a_batch_are_those_of_its_training_time_steps(batch: int) -> No
         sent.extend(t.numel() * t.element_size() for t in outbox.messages.values() if outbox.phase == "forward")
 
     run_together([watched(training_step(host_of(deployment, settings, [k])), note) for k in range(4)])
-    counted = count_messages(deployment, settings, steps=7)
+    counted = count_messages(deployment, settings)
     assert counted["forward"]["bytes"] == sum(sent) > 0
     assert counted["consensus"]["rows"] == 12
     per_step = sum(counted[phase]["bytes"] for phase in ("forward", "backward", "consensus"))
-    assert counted["total_bytes"] == 7 * per_step
+    assert total_bytes(counted, settings, steps=7) == 7 * per_step
 
 
 def test_a_data_set_beside_a_settings_object_is_the_one_that_is_used(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gossamer.experiments import comparison
 from gossamer.report import terminal
 from gossamer.runtime import directory, job
 from gossamer.runtime.cluster import LostRank
+from gossamer.runtime.rank_shards import begin_on_shards, is_cut
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -29,6 +30,10 @@ torchrun --nproc-per-node 2 -m gossamer cluster cora --agents 10 --out runs/cora
 torchrun --nproc-per-node 2 -m gossamer cluster --resume runs/cora-ranks --steps 1000
 
 torchrun --nproc-per-node 2 --max-restarts 3 -m gossamer cluster settings.toml --out runs/mine
+
+gossamer shard cora --agents 10 --ranks 2 --out runs/cut
+
+torchrun --nproc-per-node 2 -m gossamer cluster runs/cut
 """
 
 
@@ -50,7 +55,8 @@ def cluster(
     """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
 
     The first rank shows the progress and writes the run directory of gossamer train, which it needs to resume: when
-    torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out.
+    torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
+    set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
     with job.joined() as rank:
         try:
@@ -83,6 +89,11 @@ def _train(
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
     with follow(quiet=rank != 0) as (hooks, progress):
+        if dataset is not None and is_cut(Path(dataset)):
+            if out is not None or resume is not None or set(options) - {"steps"}:
+                raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
+            state = begin_on_shards(Path(dataset), options.get("steps"))
+            return comparison.finish(comparison.Result(state), None, Path(dataset), hooks), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")

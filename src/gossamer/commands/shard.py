@@ -15,6 +15,7 @@ from gossamer.report import terminal
 from gossamer.runtime import directory
 from gossamer.runtime.crew import write_secret
 from gossamer.runtime.deployment import make_deployment
+from gossamer.runtime.rank_shards import cut_for_ranks
 from gossamer.runtime.shards import MANIFEST, Contact, check_address, cut, write_shard
 from gossamer.runtime.sites import site_of_file, write_site_shard
 from gossamer.runtime.sockets import check_key, new_keys
@@ -24,6 +25,8 @@ EXAMPLES = """[bold]Examples[/]
 gossamer shard cora --agents 6 --topology admm --gap 0.5 --hosts hosts.txt --out shards
 
 gossamer shard --site site.toml --out shards
+
+gossamer shard cora --agents 10 --ranks 2 --out runs/cut
 """
 
 
@@ -54,6 +57,15 @@ def shard(
             help="Instead of a data set: the TOML file of one site, which pools its data with nobody.",
         ),
     ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Instead of hosts: cut for N ranks of gossamer cluster, each with a share of the agents.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
     *,
     options: dict[str, Any],
@@ -64,11 +76,25 @@ def shard(
     With --site, make the shard of one site from its own data alone; it plans the rest with its neighbours.
     """
     if site is not None:
-        if dataset is not None or hosts is not None or options:
-            raise GossamerError("--site takes everything from the site file: give no data set, hosts or settings")
+        if dataset is not None or hosts is not None or ranks is not None or options:
+            raise GossamerError(
+                "--site takes everything from the site file: give no data set, hosts, ranks or settings"
+            )
         _from_site(site, out)
-    elif dataset is None or hosts is None:
-        raise GossamerError("expected a data set and --hosts FILE, or --site FILE")
+    elif dataset is None or (hosts is None) == (ranks is None):
+        raise GossamerError("expected a data set and either --hosts FILE or --ranks N, or --site FILE")
+    elif hosts is None:
+        assert ranks is not None
+        settings = settings_from(dataset, options)
+        graph = load_data(settings)
+        with follow() as (_, progress):
+            held = cut_for_ranks(out, graph, settings, ranks, progress)
+        Console().print(
+            f"{out}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with [bold]torchrun "
+            f"--nproc-per-node {ranks} -m gossamer cluster {terminal.escape(str(out))}[/]",
+            highlight=False,
+            soft_wrap=True,
+        )
     else:
         _cut(dataset, hosts, out, options)
 

@@ -15,7 +15,7 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runtime import directory
 from gossamer.runtime.deployment import Progress
-from gossamer.runtime.messages import count_messages
+from gossamer.runtime.messages import total_bytes
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.training import Hooks, Record, Run, baseline_settings, disagreement_of, go_on, start
 
@@ -126,7 +126,7 @@ def graph_of(folder: Path, progress: Callable[[int, int], None] | None = None) -
         ) from None
 
 
-def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFor | None) -> Result:
+def finish(result: Result, graph: DataGraph | None, folder: Path | None, hooks: HooksFor | None) -> Result:
     """Train what is left, and sum up; an interruption between two steps keeps what is done. The references are trained
     by the process that leads, alone."""
     settings = result.run.settings
@@ -147,7 +147,7 @@ def finish(result: Result, graph: DataGraph, folder: Path | None, hooks: HooksFo
         return result
     if folder is not None:
         directory.save_summary(folder, result.run, result.summary, result.complete)
-    if settings.baselines and result.run.complete:
+    if settings.baselines and result.run.complete and graph is not None:
         for name, reference in baseline_settings(settings).items():
             if name == "centralised" and settings.agents == 1:
                 result.baseline_histories[name] = result.run.history
@@ -177,7 +177,7 @@ def _save(folder: Path, result: Result) -> None:
     draw_curves(
         folder / "curves.png",
         {"distributed": result.run.history, **result.baseline_histories},
-        result.run.deployment.graph.num_classes is not None,
+        result.run.facts["num_classes"] is not None,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )
 
@@ -193,14 +193,17 @@ def _masks_of(record: Record) -> Scores:
 
 def _summary(state: Run) -> dict[str, Any]:
     """The object of `--json`, without the references."""
-    messages = count_messages(state.deployment, state.settings, state.host.step)
+    final, apart = _final(state), disagreement_of(state)  # for which all hosts are needed
+    if not state.engine.leads:
+        return {"distributed": final}
+    messages = state.messages
     return {
-        "distributed": _final(state),
-        "disagreement": disagreement_of(state),
+        "distributed": final,
+        "disagreement": apart,
         "stationarity": state.history[-1]["stationarity"],
         "best_stationarity": state.history[-1]["best_stationarity"],
         "steps": state.host.step,
-        "edges_kept": state.deployment.edges_kept,
-        "messages": messages,
+        "edges_kept": state.facts["edges_kept"],
+        "messages": {**messages, "total_bytes": total_bytes(messages, state.settings, state.host.step)},
         "seconds": state.seconds,
     }

@@ -20,7 +20,7 @@ from gossamer.experiments.trials import interval, run_trials
 from gossamer.model import make_shift
 from gossamer.report.traffic import draw_table2
 from gossamer.runtime.deployment import make_deployment
-from gossamer.runtime.messages import count_messages
+from gossamer.runtime.messages import count_messages, total_bytes
 from gossamer.runtime.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
@@ -169,10 +169,10 @@ def _exchanged(dataset: str, graph: DataGraph) -> Claim:
     for model in ("GCN", "order-2 GCN"):
         settings = make_settings(trial(dataset, model, "distributed", 0))
         deployment = make_deployment(graph, settings)
-        moved[model] = count_messages(deployment, settings, steps=1)
+        messages = count_messages(deployment, settings)
+        moved[model] = messages["consensus"]["bytes"], total_bytes(messages, settings, steps=1)
         kept = deployment.edges_kept
-    weights = moved["order-2 GCN"]["consensus"]["bytes"] / moved["GCN"]["consensus"]["bytes"]
-    whole = moved["order-2 GCN"]["total_bytes"] / moved["GCN"]["total_bytes"]
+    weights, whole = (more / fewer for more, fewer in zip(moved["order-2 GCN"], moved["GCN"], strict=True))
     dropped = round((1 - kept) * graph.num_edges)
     return Claim(
         f"{dataset}: order 2 exchanges about 3 times the parameters",

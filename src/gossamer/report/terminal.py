@@ -147,20 +147,17 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
 
 def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: Path) -> None:
     """The tables at the end of a run."""
-    deployment, settings = run.deployment, run.settings
-    graph = deployment.graph
-    links = int(deployment.links.sum()) // 2
+    facts, settings = run.facts, run.settings
     console.print(
-        f"[bold]{escape(graph.name)}[/]: {graph.num_vertices} vertices, {graph.num_edges} edges; "
-        f"{settings.agents} agents, {links} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
+        f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
+        f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
         highlight=False,
     )
     if settings.agents > 1:
-        certificate = deployment.certificate
-        added = certificate.num_added
+        added = facts["added_links"]
         console.print(
-            f"Topology {settings.topology}: {links - added} links that the data needs, {added} others; spectral radius "
-            f"{certificate.assumptions.spectral_radius:.3f}",
+            f"Topology {settings.topology}: {facts['num_links'] - added} links that the data needs, {added} others; "
+            f"spectral radius {facts['spectral_radius']:.3f}",
             highlight=False,
         )
     if summary["edges_kept"] < 1:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents.host import Host, Training, make_host
+from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
 from gossamer.agents.rules import make_rule
+from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, given, shared_edges
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
@@ -130,6 +131,21 @@ def host_of(
         dtype=settings.torch_dtype,
         hosting=hosting,
     )
+
+
+def host_of_settings(share: Share, settings: Settings) -> Host:
+    """The host of a share's agents at step 0, from the share and the settings alone."""
+    outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
+    network = network_for(int(share.features.shape[-1]), outputs, settings)
+    params = initial_params(
+        network,
+        share.agents,
+        settings.seed,
+        settings.initial_deviation,
+        settings.same_initial,
+        settings.torch_dtype,
+    )
+    return host_of_share(share, network, training_of(settings), params)
 
 
 def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:

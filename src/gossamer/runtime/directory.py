@@ -131,7 +131,7 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete:
     content = {
         "format": FORMAT,
         "settings": state.settings.model_dump(mode="json"),
-        "data": {"name": state.deployment.graph.name, "fingerprint": state.fingerprint},
+        "data": {"name": state.facts["name"], "fingerprint": state.fingerprint},
         "versions": {
             "gossamer": VERSION,
             "torch": torch.__version__,
@@ -140,9 +140,18 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete:
         },
         "step": state.host.step,
         "complete": complete,
+        **({"plan": state.stored} if state.stored else {}),
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
+
+
+def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
+    """Settings, fingerprint of the data, and what was known of the deployment when its shares were cut."""
+    content = _read_json(folder)
+    if "plan" not in content:
+        raise GossamerError(f"{folder} was not cut for ranks; cut it with gossamer shard DATASET --ranks N")
+    return read_settings_of(folder), content["data"]["fingerprint"], content["plan"]
 
 
 def read_settings_of(folder: Path) -> Settings:
@@ -155,7 +164,11 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    state = _fresh(folder, graph, steps, shift, begin)
+    return restored(folder, _fresh(folder, graph, steps, shift, begin))
+
+
+def restored(folder: Path, state: Run) -> Run:
+    """A run at step 0 as the last checkpoint of its directory left it."""
     checkpoint = folder / "checkpoint.safetensors"
     if not checkpoint.is_file():
         return state

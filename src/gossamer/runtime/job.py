@@ -105,7 +105,7 @@ def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | No
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
-    _check_alike(graph, settings)
+    check_alike(settings, graph.fingerprint())
     size = dist.get_world_size()
     if size > settings.agents:
         raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
@@ -116,13 +116,13 @@ def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | No
     return Run(settings, deployment, host, graph.fingerprint(), engine=engine)
 
 
-def _check_alike(graph: DataGraph, settings: Settings) -> None:
+def check_alike(settings: Settings, fingerprint: str) -> None:
     """Refuse ranks that would run something else than the first."""
     mine = {
         "Gossamer": VERSION,
         "PyTorch": torch.__version__,
         **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
-        "the data": graph.fingerprint()[:16],
+        "the data": fingerprint[:16],
     }
     first, *others = [json.loads(text) for text in texts(json.dumps(mine))]
     for rank, other in enumerate(others, 1):

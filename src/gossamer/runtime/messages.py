@@ -1,5 +1,6 @@
 """Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,35 @@ from gossamer.agents.plan import message_rows
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
+Facts = dict[str, Any]
+
+
+def facts_of(deployment: Deployment) -> Facts:
+    """What a reader wants to know of data and topology."""
+    graph, certificate = deployment.graph, deployment.certificate
+    return {
+        "name": graph.name,
+        "num_vertices": graph.num_vertices,
+        "num_edges": graph.num_edges,
+        "num_classes": graph.num_classes,
+        "num_links": int(np.triu(deployment.links, 1).sum()),
+        "added_links": certificate.num_added,
+        "spectral_radius": certificate.assumptions.spectral_radius,
+        "edges_kept": deployment.edges_kept,
+    }
+
+
+def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> int:
+    """Of all rows and weights in so many steps."""
+    mixed = steps // settings.consensus_every if settings.consensus_every else 0
+    rows = messages["forward"]["bytes"] + messages["backward"]["bytes"]
+    return int(rows * steps + messages["consensus"]["bytes"] * mixed)
+
 
 def count_messages(
-    deployment: Deployment, settings: Settings, steps: int, hosting: NDArray[np.int64] | None = None
+    deployment: Deployment, settings: Settings, hosting: NDArray[np.int64] | None = None
 ) -> dict[str, Any]:
-    """Messages of one step by phase, of one evaluation, by link, in all `steps`, and as the paper counts.
+    """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
     With `hosting`, the host of each agent [m], only those between hosts; weights go to a host once.
 
@@ -57,7 +82,6 @@ def count_messages(
                 "shared_edges": int(deployment.shared_edges[k, z]),
             }
         )
-    rounds_of_consensus = steps // settings.consensus_every if settings.consensus_every else 0
     phases = {
         phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
         for phase in ("forward", "backward", "consensus")
@@ -73,8 +97,6 @@ def count_messages(
     return {
         **phases,
         "evaluation": evaluation,
-        "total_bytes": (phases["forward"]["bytes"] + phases["backward"]["bytes"]) * steps
-        + phases["consensus"]["bytes"] * rounds_of_consensus,
         "paper": {
             "rows": both_ways * sum(len(rounds) for rounds in full),
             "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),

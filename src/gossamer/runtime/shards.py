@@ -113,52 +113,58 @@ def neighbours_apart(settings: Settings) -> int:
 
 def write_shard(folder: Path, shard: Shard) -> None:
     """Write a shard into a folder, its manifest last."""
-    share = shard.share
-    about = {name: getattr(share, name) for name in FACTS}
-    write_folder(
-        folder, shard, "share.safetensors", _arrays(share), {**about, "agent": shard.agent, "keep": shard.keep}
-    )
+    about = {"agent": shard.agent, "keep": shard.keep, **facts_of(shard.share), **membership(shard)}
+    write_folder(folder, "share.safetensors", share_arrays(shard.share), about)
 
 
 def read_shard(folder: Path) -> Shard:
     """A shard, checked: every file as its manifest says."""
-    manifest, common, arrays = read_folder(folder, "share.safetensors", "keep", *FACTS)
-    return Shard(share=_share(arrays, manifest), keep=manifest["keep"], **common)
+    manifest, common, arrays = read_member(folder, "share.safetensors", "keep", *FACTS)
+    return Shard(share=share_of((manifest["agent"],), arrays, manifest), keep=manifest["keep"], **common)
 
 
-def write_folder(folder: Path, shard: Any, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """One file of arrays and, last, a manifest: whose shard it is, `about` it, and the file's checksum."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
-    write_tensors(folder / name, tensors)
-    manifest = {
-        "format": FORMAT,
+def membership(shard: Any) -> dict[str, Any]:
+    """What the manifest of every agent's shard says: which run it belongs to, where it listens, whom it talks to."""
+    return {
         "run": shard.run,
-        **about,
         "contact": _contact_to_dict(shard.contact),
         "neighbours": {str(z): _contact_to_dict(contact) for z, contact in shard.neighbours.items()},
         "settings": shard.settings.model_dump(),
-        "checksums": {name: _sha256(folder / name)},
     }
+
+
+def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """One file of arrays and, last, a manifest: what is said `about` them, and the file's checksum."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
+    write_tensors(folder / name, tensors)
+    manifest = {"format": FORMAT, **about, "checksums": {name: _sha256(folder / name)}}
     write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode())
 
 
-def read_folder(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The manifest of a shard's folder, its parts that every shard has, and the arrays of its file."""
-    manifest = _manifest(folder, {"agent", "num_classes", *about})
-    for file, expected in {name: None, **manifest["checksums"]}.items():
-        path = folder / Path(file).name
-        if not path.is_file():
-            raise GossamerError(f"{folder} is not whole: {file} is missing; copy the shard again")
-        if _sha256(path) != expected:
-            raise GossamerError(f"{path} is not what {folder / MANIFEST} says: copy the shard again")
+def read_member(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The manifest of an agent's shard, what it says of the `membership`, and the arrays of its file."""
+    needed = ("agent", "num_classes", "run", "contact", "neighbours", "settings", *about)
+    manifest, arrays = read_folder(folder, name, *needed)
     common = {
         "settings": make_settings(manifest["settings"], source=str(folder / MANIFEST)),
         "run": manifest["run"],
         "contact": Contact(**manifest["contact"]),
         "neighbours": {int(z): Contact(**contact) for z, contact in manifest["neighbours"].items()},
     }
-    return manifest, common, {key: tensor.numpy() for key, tensor in read_tensors(folder / name).items()}
+    return manifest, common, arrays
+
+
+def read_folder(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest of a shard's folder, which must say so much, and the arrays of its file, checked."""
+    manifest = _manifest(folder, {"checksums", *about})
+    for file, expected in {name: None, **manifest["checksums"]}.items():
+        path = folder / Path(file).name
+        if not path.is_file():
+            raise GossamerError(f"{folder} is not whole: {file} is missing; copy the shard again")
+        if _sha256(path) != expected:
+            raise GossamerError(f"{path} is not what {folder / MANIFEST} says: copy the shard again")
+    return manifest, {key: tensor.numpy() for key, tensor in read_tensors(folder / name).items()}
 
 
 def _manifest(folder: Path, about: set[str]) -> dict[str, Any]:
@@ -171,7 +177,7 @@ def _manifest(folder: Path, about: set[str]) -> dict[str, Any]:
         raise GossamerError(f"{path} is not valid JSON: {error}; copy the shard again") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
-    missing = {"run", "contact", "neighbours", "settings", "checksums", *about} - set(content)
+    missing = about - set(content)
     if missing:
         raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}; copy the shard again")
     return content
@@ -201,7 +207,13 @@ def restored_features(arrays: Mapping[str, Any]) -> Any:
     return sparse.csr_array(parts, shape=tuple(arrays["features.shape"]))
 
 
-def _arrays(share: Share) -> dict[str, Any]:
+def facts_of(share: Share) -> dict[str, Any]:
+    """The numbers of a share, for its manifest."""
+    return {name: getattr(share, name) for name in FACTS}
+
+
+def share_arrays(share: Share) -> dict[str, Any]:
+    """The arrays of a share, by name."""
     i, j, values = share.entries
     arrays: dict[str, Any] = {
         "vertices": share.vertices,
@@ -217,16 +229,16 @@ def _arrays(share: Share) -> dict[str, Any]:
     for kind, fields in (("train", share.train_fields), ("full", share.full_fields)):
         for layer, sets in enumerate(fields):
             arrays[f"field.{kind}.{layer}"] = np.stack(sets)
-    if share.train_times is not None:
-        arrays["train_times"] = share.train_times
-    return arrays
+    optional = {"train_times": share.train_times, "hosting": share.hosting}
+    return arrays | {name: array for name, array in optional.items() if array is not None}
 
 
-def _share(arrays: Mapping[str, Any], manifest: Mapping[str, Any]) -> Share:
+def share_of(agents: Sequence[int], arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> Share:
+    """The share of these agents from what `share_arrays` and `facts_of` gave."""
     layers = range(sum(name.startswith("field.train.") for name in arrays))
     return Share(
-        agents=(manifest["agent"],),
-        **{name: manifest[name] for name in FACTS},
+        agents=tuple(agents),
+        **{name: facts[name] for name in FACTS},
         vertices=arrays["vertices"],
         owner=arrays["owner"],
         entries=(arrays["shift.row"], arrays["shift.column"], arrays["shift.value"]),
@@ -237,4 +249,5 @@ def _share(arrays: Mapping[str, Any], manifest: Mapping[str, Any]) -> Share:
         masks={name: arrays[f"mask.{name}"] for name in MASKS},
         train_times=arrays.get("train_times"),
         combination=arrays["combination"],
+        hosting=arrays.get("hosting"),
     )

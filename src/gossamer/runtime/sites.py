@@ -26,7 +26,8 @@ from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.shards import (
     Contact,
     check_address,
-    read_folder,
+    membership,
+    read_member,
     restored_features,
     stored_features,
     write_folder,
@@ -197,12 +198,13 @@ def write_site_shard(folder: Path, shard: SiteShard) -> None:
     }
     if shard.weights is not None:
         arrays["combination"] = shard.weights
-    write_folder(folder, shard, "site.safetensors", arrays, {"agent": shard.agent, "num_classes": data.num_classes})
+    about = {"agent": shard.agent, "num_classes": data.num_classes, **membership(shard)}
+    write_folder(folder, "site.safetensors", arrays, about)
 
 
 def read_site_shard(folder: Path) -> SiteShard:
     """A site's shard, checked: every file as its manifest says."""
-    manifest, common, arrays = read_folder(folder, "site.safetensors")
+    manifest, common, arrays = read_member(folder, "site.safetensors")
     data = SiteData(
         arrays["vertices"],
         arrays["owner"],

@@ -19,6 +19,7 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Params
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
+from gossamer.runtime.messages import Facts, count_messages, facts_of
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.simulation import Engine, Simulation, run
 
@@ -30,13 +31,30 @@ class Run:
     """A run and where it stands. `host` holds the weights; `history` the evaluations so far."""
 
     settings: Settings
-    deployment: Deployment
+    planned: Deployment | None  # None where each host has read its own share alone
     host: Host
     fingerprint: str  # of the data graph, and of a shift operator that the user gave
     own_shift: bool = False
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
     engine: Engine = field(default_factory=Simulation)
+    stored: Facts = field(default_factory=dict)  # what was known of the deployment when the shares were cut
+
+    @property
+    def deployment(self) -> Deployment:
+        if self.planned is None:
+            raise AssertionError("this run knows its shares only")
+        return self.planned
+
+    @property
+    def facts(self) -> Facts:
+        """What is told of data and topology."""
+        return self.stored or facts_of(self.deployment)
+
+    @property
+    def messages(self) -> dict[str, Any]:
+        """What a step sends."""
+        return self.stored["messages"] if self.stored else count_messages(self.deployment, self.settings)
 
     @property
     def complete(self) -> bool:

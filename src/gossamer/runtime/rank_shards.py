@@ -1,0 +1,79 @@
+"""Shards for the ranks of a cluster: a run directory, cut beforehand, of which each rank reads its own part only.
+
+run.json, network.safetensors, topology.json    as every run directory has them, and what was planned
+rank-0, rank-1, ...                             the share of that rank's agents: share.safetensors and shard.json
+"""
+
+from pathlib import Path
+
+import torch.distributed as dist
+
+from gossamer.agents.share import make_share, make_whole
+from gossamer.data import DataGraph
+from gossamer.errors import GossamerError
+from gossamer.runtime import directory
+from gossamer.runtime.cluster import Cluster
+from gossamer.runtime.deployment import Progress, host_of_settings, make_deployment
+from gossamer.runtime.job import balanced, check_alike, together
+from gossamer.runtime.messages import count_messages, facts_of
+from gossamer.runtime.settings import Settings
+from gossamer.runtime.shards import FACTS, MANIFEST, read_folder, share_arrays, share_of, write_folder
+from gossamer.runtime.shards import facts_of as numbers_of
+from gossamer.runtime.training import Run
+
+
+def is_cut(folder: Path) -> bool:
+    """Whether a folder was cut for ranks."""
+    return (folder / "run.json").is_file() and (folder / "rank-0").is_dir()
+
+
+def cut_for_ranks(
+    folder: Path, graph: DataGraph, settings: Settings, size: int, progress: Progress | None = None
+) -> list[int]:
+    """Cut a data set for so many ranks; the number of vertices of each. The references need the whole and are left."""
+    if size > settings.agents:
+        raise GossamerError(
+            f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
+        )
+    settings = settings.model_copy(update={"baselines": False})
+    deployment = make_deployment(graph, settings, progress=progress)
+    hosting = balanced(deployment, size)
+    filters = [layer.filter for layer in deployment.network.layers]
+    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
+    directory.create(folder)
+    held = []
+    for rank in range(size):
+        agents = (hosting == rank).nonzero()[0].tolist()
+        share = make_share(whole, agents, hosting)
+        about = {"rank": rank, "ranks": size, "agents": agents, **numbers_of(share)}
+        write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
+        held.append(len(share.targets))
+    stored = {**facts_of(deployment), "messages": count_messages(deployment, settings)}
+    state = Run(settings, deployment, host_of_settings(share, settings), graph.fingerprint(), stored=stored)
+    directory.save_start(folder, state)
+    return held
+
+
+def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
+    """This rank's part of a run directory that was cut for ranks, where its last checkpoint stands."""
+    with together():
+        settings, fingerprint, stored = directory.read_plan(folder)
+        if steps is not None:
+            settings = settings.model_copy(update={"steps": steps})
+        rank, size = dist.get_rank(), dist.get_world_size()
+        mine = folder / f"rank-{rank}"
+        cut_for = len(list(folder.glob(f"rank-*/{MANIFEST}")))
+        if cut_for != size:
+            raise GossamerError(
+                f"{folder} was cut for {cut_for} ranks and {size} were started; start as many, or cut it again"
+            )
+        manifest, arrays = read_folder(mine, "share.safetensors", "rank", "ranks", "agents", *FACTS)
+        share = share_of(manifest["agents"], arrays, manifest)
+        if share.hosting is None or manifest["rank"] != rank:
+            raise GossamerError(
+                f"{mine} is not the shard of rank {rank}; cut it again with gossamer shard --ranks {size}"
+            )
+    check_alike(settings, fingerprint)
+    engine = Cluster(share.hosting, settings.torch_dtype)
+    state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine=engine, stored=stored)
+    return directory.restored(folder, state)
