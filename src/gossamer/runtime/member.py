@@ -138,9 +138,7 @@ class Member:
     def _open_epoch(self, epoch: int, now: float) -> None:
         self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
         self.epoch = epoch
-        self.restorable = {
-            self.place.agent: (self.place.life, *self.store.steps())
-        }  # for each agent its life and steps
+        self.restorable = {self.place.agent: (self.place.life, *self.store.steps())}  # by agent: its life, and steps
         self._program: Program | None = None
         self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
         self.position: Position = (0, 0)
@@ -167,12 +165,14 @@ class Member:
         self.done |= status.done
         if len(status.done) == self.place.num_agents:
             self._settled.add(status.sender)
+        behind = status.epoch < self.epoch or len(status.restorable) < known[0]
+        ahead = status.sender in status.done
         if (len(self.restorable), len(self.done)) != known:
             if len(self.done) != known[1]:
                 self._turned(now)
             self._tell_all()
-        elif status.epoch < self.epoch or len(status.restorable) < known[0] or len(status.done) < known[1]:
-            self._tell(status.sender)
+        elif len(status.done) < known[1] or (behind and not self.all_done) or (ahead and not self.finished):
+            self._tell(status.sender)  # to one that is ahead, lest it think that it is alone and leave
         self._maybe_train(now)
         if same and status.waiting is not None:
             self._send_again(status.sender, status.waiting)
