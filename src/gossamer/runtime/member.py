@@ -43,6 +43,8 @@ class Store(Protocol):
     def steps(self) -> Sequence[int]: ...
     def is_done(self) -> bool: ...
     def set_done(self) -> None: ...
+    def are_all_done(self) -> bool: ...
+    def set_all_done(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Member:
         self._begin, self._schedule, self._send = begin, schedule, send
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
-        self.done = frozenset({place.agent}) if store.is_done() else frozenset[int]()
+        mine = (place.agent,) if store.is_done() else ()
+        self.done = frozenset(range(place.num_agents) if store.are_all_done() else mine)
         self._settled: set[int] = set()  # neighbours that know that all are done
         self._pace = 0.0  # how long the longest of the last exchanges took
         self._heard = now  # from any neighbour
@@ -286,6 +289,8 @@ class Member:
         return min(max(PATIENCE[0], 4 * self._pace) * 2.0**self._asked, PATIENCE[1])
 
     def _tell_all(self) -> None:
+        if self.all_done:
+            self.store.set_all_done()  # before anyone hears of it: they may leave, and nobody could say it again
         for neighbour in self.place.neighbours:
             self._tell(neighbour)
 

@@ -1,7 +1,8 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
-evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on) and `done` once it has finished.
+evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on), `done` once it has finished and `all-done`
+once it knows that all have.
 """
 
 import json
