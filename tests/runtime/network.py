@@ -18,10 +18,11 @@ from runtime.disks import Kill, Killed, PretendedDisk, copied
 from runtime.problems import Problem
 from runtime.remembered import Stage, remembered
 
-from gossamer.runtime.member import Member, Place
+from gossamer.runtime.member import GRACE, SILENCE, Member, Place
 from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, neighbours_apart
 
+DEADLINE = SILENCE + GRACE + 50  # seconds
 SENDING = {
     ("train", "forward"): (Kill.FORWARD, Kill.FORWARD),  # before and after
     ("train", "backward"): (Kill.BACKWARD, Kill.BACKWARD),
@@ -67,6 +68,7 @@ class Network:
         self.members: dict[int, Member] = {}
         self.last: dict[int, Member] = {}
         self.gone: set[int] = set()
+        self.progress: tuple[float, dict[int, Any]] = (0.0, {})  # when it was last made, and where agents stood
         self.isolated = (-1, 0.0)
         self.finals: dict[int, dict[str, torch.Tensor]] = {}
         self.sending: dict[int, tuple[str, str, int]] = {}  # plan, phase, and how many messages are still to go
@@ -79,11 +81,13 @@ class Network:
         if faults.power_cut is not None:
             self._at(faults.power_cut, "power cut", -1)
 
-    def run(self, limit: float = 1500.0) -> None:
-        """Until every agent has left; too much pretended time or too many messages are failures."""
+    def run(self) -> None:
+        """Until every agent has left; much pretended time in which nobody gets further is a failure, and so is a flood
+        of messages."""
         while len(self.gone) < len(self.problem.hosts):
             self.step()
-            assert self.now < limit and self.count < 100_000, f"no progress: {self.told()}"
+            assert self.now < self.progress[0] + DEADLINE, f"no progress: {self.told()}"
+            assert self.count < 100_000, f"a flood: {self.told()}"
 
     def step(self) -> None:
         """The next event."""
@@ -136,6 +140,10 @@ class Network:
             self._receive(*what)
         member = self.last[k] = self.members[k]
         self._check_memory(member)
+        stands = (member.epoch, member.position, len(member.restorable), len(member.done))
+        if self.progress[1].get(k) != stands:
+            self.progress[1][k] = stands
+            self.progress = (self.now, self.progress[1])
         if member.leaves(self.now):
             self._maybe_die(Kill.LEAVING)
             self.members.pop(k)

@@ -90,7 +90,8 @@ def main(count: int, first: int) -> None:
     """Side by side in a process for each processor; the counts are those of the seeds, however they are shared out."""
     torch.set_num_threads(1)
     if count == 1:
-        run_schedule(first)  # with its trace, if it fails
+        run_schedule(first)  # here, so that a failure shows its trace
+        return print(f"seed {first} ends with the undisturbed run's weights")
     killed, happened, most = Counter[Kill](), Counter[str](), 0
     began = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), torch.set_num_threads, (1,)) as pool:

@@ -99,7 +99,7 @@ def test_an_agent_alone_after_the_others_left_leaves_too() -> None:
     network = Network(problem(), Faults(), seed=1)
     network.run()
     network.kill(2)  # it starts again, and nobody is there
-    network.run(limit=1000)
+    network.run()
     assert network.gone == set(range(M))
 
 
