@@ -12,7 +12,7 @@ from runtime.trapped import Trap, run
 
 LIMIT = 60.0  # seconds for anything that is waited for
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["gossamer.runtime.peer"])
+FORKS.set_forkserver_preload(["gossamer.runtime.peer", "sympy"])  # which torch imports with the first gradient
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

@@ -116,4 +116,3 @@ def _enter(namespace: Path) -> None:
     with namespace.open() as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
             raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
-
