@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -103,7 +103,8 @@ def stopped(folders: list[Path]) -> None:
 
 
 def power_cut(folders: list[Path]) -> None:
-    with Agents(folders) as agents, reached(agents):
+    with Agents(folders) as agents:
+        start_and_hold(agents)
         for agent in range(M):
             agents.signal(agent, signal.SIGKILL)
         for agent in range(M):
@@ -112,13 +113,11 @@ def power_cut(folders: list[Path]) -> None:
         agents.wait_finished()
 
 
-@contextmanager
-def reached(agents: Agents) -> Iterator[None]:
-    """All agents started and the victim held at its moment, until the end of the block's first part."""
+def start_and_hold(agents: Agents) -> None:
+    """All agents started, and the victim held at its moment until it is let go."""
     folder = agents.folders[VICTIM]
     agents.start_all({VICTIM: Trap(Moment.BEFORE_SENDING, Action.WAIT, folder)})
     wait_until((folder / "reached").exists, "the training reaches its moment")
-    yield
 
 
 def let_go(agents: Agents) -> None:
@@ -135,7 +134,7 @@ def between_two(folders: list[Path], fault: Fault) -> None:
             proxies.append(stack.enter_context(Proxy(port)))
             readdress(folders[here], {there: f"127.0.0.1:{proxies[-1].port}"})
         agents = stack.enter_context(Agents(folders))
-        stack.enter_context(reached(agents))
+        start_and_hold(agents)
         for proxy in proxies:
             (proxy.reset if fault == Fault.CONNECTION_RESET else proxy.block)(True)
         let_go(agents)
@@ -154,7 +153,8 @@ def partition(folders: list[Path]) -> None:
         addresses = {k: f"10.77.0.{1 + k // 2}:{5000 + k}" for k in range(M)}
         for folder in folders:
             readdress(folder, addresses)
-        with Agents(folders, [namespaces[k // 2] for k in range(M)]) as agents, reached(agents):
+        with Agents(folders, [namespaces[k // 2] for k in range(M)]) as agents:
+            start_and_hold(agents)
             set_cable("down")
             let_go(agents)
             time.sleep(AWAY)
@@ -172,7 +172,7 @@ def readdress(folder: Path, addresses: dict[int, str]) -> None:
 
 
 @contextmanager
-def cable() -> Iterator[tuple[list[tuple[Path, ...]], object]]:
+def cable() -> Iterator[tuple[list[tuple[Path, ...]], Callable[[str], None]]]:
     """Two network namespaces in a user namespace of their own, and a cable between them that can be pulled."""
     with ExitStack() as stack:
 
