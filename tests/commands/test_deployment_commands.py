@@ -1,13 +1,9 @@
 """keys, shard, peer and launch as a user runs them."""
 
-import contextlib
 import json
-import os
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -85,26 +81,6 @@ def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:
     code, _, told = invoke("peer", str(tmp_path / "nowhere"))
     assert code == 2
     assert "is not a shard" in told
-
-
-def test_an_interrupted_launch_ends_all_its_agents(tmp_path: Path) -> None:
-    arguments = ["launch", "digits", "--agents", "3", "--steps", "1000000", "--no-baselines", "--out", "run"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gossamer", *arguments], cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 90
-    try:
-        while not list((tmp_path / "run" / "agents" / "agent-2").glob("run-*/checkpoint-*.safetensors")):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        with pytest.raises(ProcessLookupError):
-            os.killpg(process.pid, 0)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:

@@ -1,133 +1,110 @@
-"""A network in one thread, decided by a seed: delays, reorderings, drops, partitions, kills and restarts.
+"""A network in one thread, decided by a seed: delays, reorderings, drops, doubles, partitions, kills and restarts.
 
-Every agent runs the real training step and the real protocol; only sockets, disks and clocks are pretended.
+Every agent runs the real training step and the real protocol; only sockets, disks and clocks are pretended. What must
+hold at every moment is checked at every event.
 """
 
 import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from runtime.disks import Kill, Killed, PretendedDisk, copied
+from runtime.problems import Problem
+from runtime.remembered import Stage, remembered
 
-from gossamer.agents import Host
-from gossamer.runtime.member import Member, Place
-from gossamer.runtime.program import begin, make_schedule
-from gossamer.runtime.settings import Settings
+from gossamer.runtime.member import GRACE, SILENCE, Member, Place
+from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
 
-KILLS = ("before handling", "before sending", "after sending", "before saving", "after saving", "around the epoch")
+DEADLINE = SILENCE + GRACE + 50  # seconds
+SENDING = {
+    ("train", "forward"): (Kill.FORWARD, Kill.FORWARD),  # before and after
+    ("train", "backward"): (Kill.BACKWARD, Kill.BACKWARD),
+    ("train", "consensus"): (Kill.CONSENSUS_UNSENT, Kill.CONSENSUS_SENT),
+    ("full", "forward"): (Kill.EVALUATION, Kill.EVALUATION),
+}
 
 
-class Killed(Exception):  # noqa: N818
-    """The process is gone."""
-
-
-@dataclass
-class Disk:
-    """What an agent's disk holds; `dies` may end the agent before or after a write, never within one."""
-
-    keep: int
-    first: tuple[dict, dict]
-    dies: Callable[[str], None]
-    checkpoints: dict[int, tuple[dict, dict]] = field(default_factory=dict)
-    number: int = 0
-    done: bool = False
-
-    def is_done(self) -> bool:
-        return self.done
-
-    def set_done(self) -> None:
-        self.dies("before saving")
-        self.done = True
-        self.dies("after saving")
-
-    def epoch(self) -> int:
-        return self.number
-
-    def set_epoch(self, epoch: int) -> None:
-        self.dies("around the epoch")
-        self.number = epoch
-        self.dies("around the epoch")
-
-    def steps(self) -> list[int]:
-        return sorted({0, *self.checkpoints})
-
-    def save(self, step: int, params: dict, state: dict) -> None:
-        self.dies("before saving")
-        self.checkpoints[step] = (_copied(params), _copied(state))
-        kept = sorted({0, *(s for s in self.checkpoints if s <= step)})[-self.keep :]
-        self.checkpoints = {s: part for s, part in self.checkpoints.items() if s in kept}
-        self.dies("after saving")
-
-    def load(self, step: int) -> tuple[dict, dict]:
-        params, state = self.checkpoints.get(step, self.first)
-        return _copied(params), _copied(state)
-
-
-def _copied(parts: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: part.clone() for name, part in parts.items()}
-
-
-@dataclass
+@dataclass(frozen=True)
 class Faults:
     drop: float = 0.0  # probability that a message is lost
+    double: float = 0.0  # that it arrives twice, the second time much later
     delay: float = 0.01  # mean seconds on the way; exponential, so that messages overtake each other
     steady: bool = False  # or always the same
-    kills: int = 0  # in all
-    kill: float = 0.0  # probability at each place where an agent may die
-    where: tuple[str, ...] = KILLS  # the places
+    kills: tuple[tuple[Kill, int], ...] = ()  # where, and at which occasion of all agents' there
+    forget: float = 0.0  # probability that the disk is lost with the agent
+    power_cut: float | None = None  # when all die at once
     partition: float = 0.0  # seconds during which one link carries nothing
 
 
 class Network:
     """Agents on one pretended clock."""
 
-    def __init__(
-        self, hosts: dict[int, Host], links: np.ndarray, settings: Settings, faults: Faults, seed: int
-    ) -> None:
-        self.random, self.faults, self.settings = random.Random(seed), faults, settings
-        self.hosts, self.now, self.count = hosts, 0.0, 0
+    def __init__(self, problem: Problem, faults: Faults, seed: int, memory: dict[bytes, Stage] | None = None) -> None:
+        """With a memory of the problem's earlier runs, what was computed from the same bits is not computed again."""
+        self.random, self.faults, self.problem, self.memory = random.Random(seed), faults, problem, memory
+        self.settings = problem.settings
+        self.now, self.count = 0.0, 0
         self.events: list[tuple[float, int, str, Any]] = []
-        self.neighbours = {k: tuple(int(z) for z in np.flatnonzero(links[k]) if z != k) for k in hosts}
+        hosts, links = problem.hosts, problem.links
+        self.neighbours = {k: tuple(int(z) for z in np.flatnonzero(links[k])) for k in hosts}
         self.records: dict[int, dict[int, Any]] = {k: {} for k in hosts}
-        self.killed: Counter[str] = Counter()
+        self.planned = frozenset(faults.kills)
+        self.occasions: Counter[Kill] = Counter()  # for an agent to die
+        self.killed: Counter[Kill] = Counter()
+        self.happened: Counter[str] = Counter()  # other faults
+        self.most_held = 0  # messages kept or waiting for one agent
         self.overhear: Callable[[int, int, list[bytes]], None] | None = None
-        keep = checkpoints_to_keep(diameter(links), settings)
+        keep = checkpoints_to_keep(diameter(links), self.settings)
         self.disks = {
-            k: Disk(keep, (_copied(h.params), _copied(h.state)), lambda where, k=k: self._maybe_die(where))
-            for k, h in hosts.items()
+            k: PretendedDisk(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()
         }
-        self.schedules = {k: make_schedule(h, settings) for k, h in hosts.items()}
         self.members: dict[int, Member] = {}
-        self.gone: set[int] = set()
-        self.isolated = (-1, 0.0)
         self.last: dict[int, Member] = {}
+        self.gone: set[int] = set()
+        self.progress: tuple[float, dict[int, Any]] = (0.0, {})  # when it was last made, and where agents stood
+        self.isolated = (-1, 0.0)
         self.finals: dict[int, dict[str, torch.Tensor]] = {}
+        self.sending: dict[int, tuple[str, str, int]] = {}  # plan, phase, and how many messages are still to go
         self.cut = (self.random.choice([(k, z) for k in hosts for z in self.neighbours[k]]), 0.0, 0.0)
         if faults.partition:
             start = self.random.uniform(0, 0.5)
             self.cut = (self.cut[0], start, start + faults.partition)
         for k in hosts:
             self._at(self.random.uniform(0, 0.05), "start", k)
+        if faults.power_cut is not None:
+            self._at(faults.power_cut, "power cut", -1)
 
-    def run(self, limit: float = 600.0) -> None:
-        """Until every agent has left, or the pretended time is over."""
-        while len(self.gone) < len(self.hosts):
+    def run(self) -> None:
+        """Until every agent has left; much pretended time in which nobody gets further is a failure, and so is a flood
+        of messages."""
+        while len(self.gone) < len(self.problem.hosts):
             self.step()
-            assert self.now < limit, f"no progress: {self.told()}"
+            assert self.now < self.progress[0] + DEADLINE, f"no progress: {self.told()}"
+            assert self.count < 100_000, f"a flood: {self.told()}"
 
     def step(self) -> None:
         """The next event."""
         assert self.events, f"nothing more happens: {self.told()}"
         self.now, _, kind, what = heapq.heappop(self.events)
+        if kind == "power cut":
+            for agent in list(self.members):
+                self.kill(agent)
+            self.happened[kind] += 1
+            return
         agent = what if kind in ("start", "tick") else what[1]
         try:
-            self._handle(kind, what)
+            self._handle(kind, what, agent)
         except Killed:
+            if not self.disks[agent].done and self.random.random() < self.faults.forget:
+                self.disks[agent].forget()
+                self.happened["disk lost"] += 1
             self.kill(agent)
 
     def kill(self, agent: int) -> None:
@@ -140,9 +117,9 @@ class Network:
         """Cut an agent off from everyone."""
         self.isolated = (agent, until)
 
-    def deliver(self, sender: int, receiver: int, parts: list[bytes]) -> None:
+    def deliver(self, sender: int, receiver: int, parts: list[bytes], epoch: int | None = None) -> None:
         """Bring a message now, whoever sent it."""
-        self._at(self.now, "message", (sender, receiver, parts))
+        self._at(self.now, "message", (sender, receiver, parts, epoch))
 
     def told(self) -> str:
         return "; ".join(
@@ -150,64 +127,108 @@ class Network:
             for k, m in sorted(self.members.items())
         )
 
-    def _handle(self, kind: str, what: Any) -> None:
+    def _handle(self, kind: str, what: Any, k: int) -> None:
         if kind == "start":
-            k = what
-            place = Place(
-                k,
-                len(self.hosts),
-                self.neighbours[k],
-                "run",
-                torch.float64,
-                self.settings.steps,
-                self.disks[k].keep,
-                self.count,  # grows with every event
-                neighbours_apart(self.settings),
-            )
-            self.members[k] = Member(
-                place,
-                self.disks[k],
-                lambda step: self._program(k, step),
-                self.schedules[k],
-                lambda receiver, parts: self._sends(k, receiver, parts),
-                self.now,
-            )
+            self._start(k)
+        elif k not in self.members:
+            return
         elif kind == "tick":
-            k = what
-            if k not in self.members or self.members[k].wake_at > self.now:
+            if self.members[k].wake_at > self.now:
                 return
             self.members[k].tick(self.now)
         else:
-            sender, k, parts = what
-            if k not in self.members:
-                return
-            self._maybe_die("before handling")
-            self.members[k].receive(sender, parts, self.now)
+            self._receive(*what)
         member = self.last[k] = self.members[k]
+        self._check_memory(member)
+        stands = (member.epoch, member.position, len(member.restorable), len(member.done))
+        if self.progress[1].get(k) != stands:
+            self.progress[1][k] = stands
+            self.progress = (self.now, self.progress[1])
         if member.leaves(self.now):
+            self._maybe_die(Kill.LEAVING)
             self.members.pop(k)
             self.gone.add(k)
         else:
             self._at(max(member.wake_at, self.now + 1e-4), "tick", k)
 
-    def _sends(self, sender: int, receiver: int, parts: list[Any]) -> None:
-        assert receiver in self.neighbours[sender], "a message to someone who is not a neighbour"
-        self._maybe_die("before sending")
-        self._send(sender, receiver, [bytes(part) for part in parts])
-        self._maybe_die("after sending")
+    def _start(self, k: int) -> None:
+        place = Place(
+            k,
+            len(self.problem.hosts),
+            self.neighbours[k],
+            "run",
+            torch.float64,
+            self.settings.steps,
+            self.disks[k].keep,
+            self.count,  # grows with every event
+            neighbours_apart(self.settings),
+        )
+        self.members[k] = Member(
+            place,
+            self.disks[k],
+            lambda step: self._program(k, step),
+            self.problem.schedules[k],
+            lambda receiver, parts: self._sends(k, receiver, parts),
+            self.now,
+        )
+
+    def _receive(self, sender: int, k: int, parts: list[bytes], epoch: int | None) -> None:
+        """Hand a message over; `epoch` is the one that a frame was sent in."""
+        member = self.members[k]
+        if len(parts) == 2:
+            self._maybe_die(Kill.RECEIVING)
+        elif member.finished:
+            self._maybe_die(Kill.DONE_KNOWN)
+        elif len(member.restorable) < len(self.problem.hosts):
+            self._maybe_die(Kill.OPENING)
+        refused, now_in = sum(member.refused.values()), member.epoch
+        member.receive(sender, parts, self.now)
+        accepted = sum(member.refused.values()) == refused
+        assert not (accepted and epoch not in (None, now_in)), f"agent {k} took a frame of epoch {epoch} in {now_in}"
+
+    def _check_memory(self, member: Member) -> None:
+        """What is kept for a neighbour or waits for its turn lies within the steps that neighbours can be apart."""
+        held = max([len(member._inbox), *map(len, member._kept.values())])
+        self.most_held = max(self.most_held, held)
+        schedule = self.problem.schedules[member.place.agent]
+        in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
+        assert held <= (member.place.lead + 1) * in_a_step, f"agent {member.place.agent} holds {held} messages"
 
     def _program(self, k: int, step: int) -> Any:
-        host = self.hosts[k]
+        """The training run; who reads its exchanges learns which messages come next."""
+        start = begin if self.memory is None else partial(remembered, self.memory)
+        exchanges = start(
+            self.problem.hosts[k],
+            self.settings,
+            self.disks[k],
+            step,
+            lambda t, sums: self.records[k].update({t: sums}),
+        )
+        inbox = None
+        while True:
+            try:
+                planned = exchanges.send(inbox)
+            except StopIteration:
+                break
+            plan, _, exchange = planned
+            self.sending[k] = (plan, str(exchange.phase), len(exchange.messages))
+            inbox = yield planned
+        self.finals[k] = copied(self.disks[k].load(self.settings.steps)[0])
 
-        def program() -> Any:
-            yield from begin(
-                host, self.settings, self.disks[k], step, lambda t, sums: self.records[k].update({t: sums})
-            )
-            self.finals[k] = _copied(self.disks[k].load(self.settings.steps)[0])
+    def _sends(self, sender: int, receiver: int, parts: list[Any]) -> None:
+        assert receiver in self.neighbours[sender], "a message to someone who is not a neighbour"
+        before = after = None
+        if len(parts) == 2:
+            plan, phase, left = self.sending[sender]
+            before, after = SENDING[plan, phase] if left else (Kill.SENDING_AGAIN, Kill.SENDING_AGAIN)
+            self.sending[sender] = (plan, phase, max(0, left - 1))
+            self._maybe_die(before)
+        epoch = self.members[sender].epoch if len(parts) == 2 else None
+        self._send(sender, receiver, [bytes(part) for part in parts], epoch)
+        if after is not None:
+            self._maybe_die(after)
 
-        return program()
-
-    def _send(self, sender: int, receiver: int, parts: list[bytes]) -> None:
+    def _send(self, sender: int, receiver: int, parts: list[bytes], epoch: int | None) -> None:
         if self.overhear is not None:
             self.overhear(sender, receiver, parts)
         if self.now < self.isolated[1] and self.isolated[0] in (sender, receiver):
@@ -216,14 +237,18 @@ class Network:
         if {sender, receiver} == set(link) and start <= self.now < end:
             return
         if self.random.random() < self.faults.drop:
+            self.happened["message lost"] += 1
             return
         delay = self.faults.delay if self.faults.steady else self.random.expovariate(1 / self.faults.delay)
-        self._at(self.now + delay, "message", (sender, receiver, parts))
+        self._at(self.now + delay, "message", (sender, receiver, parts, epoch))
+        if self.random.random() < self.faults.double:
+            self.happened["message doubled"] += 1
+            later = self.random.expovariate(0.05 / self.faults.delay)
+            self._at(self.now + later, "message", (sender, receiver, parts, epoch))
 
-    def _maybe_die(self, where: str) -> None:
-        if where not in self.faults.where:
-            return
-        if sum(self.killed.values()) < self.faults.kills and self.random.random() < self.faults.kill:
+    def _maybe_die(self, where: Kill) -> None:
+        self.occasions[where] += 1
+        if (where, self.occasions[where]) in self.planned:
             self.killed[where] += 1
             raise Killed(where)
 

@@ -4,53 +4,108 @@ Each runs the real training step and the real protocol on a network drawn from i
 gives the same failure again.
 """
 
+import multiprocessing
+import os
 import random
 import sys
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from runtime.network import KILLS, Faults, Network
+import torch
+from runtime.disks import Kill
+from runtime.network import Faults, Network
+from runtime.problems import Problem, problem
+from runtime.remembered import Stage
+
+CHEBYSHEV = {"layers": "chebyshev", "order": 2, "hidden": 2}
+ADAM = {"update": "adam", "step_size": 0.01}
+PROBLEMS: list[dict[str, Any]] = [  # consensus in every step, every third, never; each in a line and in a ring
+    {"topology": "line"},
+    {"topology": "ring", **ADAM, "consensus_every": 3},
+    {"topology": "line", **CHEBYSHEV, **ADAM, "dropout": 0.0, "consensus_every": 0},
+    {"topology": "ring", **CHEBYSHEV, "consensus_every": 1},
+    {"topology": "line", "update": "gd", "consensus_every": 3},
+    {"topology": "ring", "consensus_every": 0},
+]
+ANEW = 10  # every so many schedules the training steps are computed, not remembered
 
 
-def random_faults(seed: int) -> Faults:
-    """How bad a network is, from calm to hopeless, and where agents die."""
+@cache
+def quiet(number: int) -> tuple[Problem, Counter[Kill], dict[bytes, Stage]]:
+    """A problem, how often each step of the protocol comes in a run without faults, and what has been computed."""
+    made, memory = problem(**PROBLEMS[number]), dict[bytes, Stage]()
+    network = Network(made, Faults(), 0, memory)
+    network.run()
+    return made, network.occasions, memory
+
+
+def random_faults(seed: int, occasions: Counter[Kill]) -> Faults:
+    """How bad a network is, from calm to hopeless, and where agents die: places are equally likely, and so are the
+    occasions there."""
     draw = random.Random(seed)
+    places = draw.choices(list(Kill), k=draw.randrange(6))
     return Faults(
         drop=draw.choice([0.0, 0.05, 0.2]),
+        double=draw.choice([0.0, 0.1]),
         delay=draw.choice([0.001, 0.01, 0.1]),
-        kills=draw.randrange(6),
-        kill=draw.choice([0.01, 0.05, 0.2]),
-        where=tuple(draw.sample(KILLS, draw.randint(1, len(KILLS)))),
-        partition=draw.choice([0.0, 1.0]),
+        kills=tuple((place, 1 + draw.randrange(max(occasions[place], 2))) for place in places),
+        forget=draw.choice([0.0, 0.0, 0.5]),
+        power_cut=draw.choice([None, None, draw.uniform(0, 2)]),
+        partition=draw.choice([0.0, 1.0, 15.0]),
     )
 
 
-def main(count: int, first: int) -> None:
-    from runtime.test_network import check, hosts, problem, undisturbed
+def run_schedule(seed: int) -> Network:
+    """One schedule to its end, checked."""
+    made, occasions, memory = quiet(seed % len(PROBLEMS))
+    anew = seed // len(PROBLEMS) % ANEW == 0
+    network = Network(made, random_faults(seed, occasions), seed, None if anew else memory)
+    network.run()
+    check(network)
+    return network
 
-    problems = []
-    for every in (1, 3, 0):
-        case, settings, links = problem(consensus_every=every)
-        problems.append((case, settings, links, undisturbed(case, settings)))
-    killed = Counter[str]()
+
+def check(network: Network) -> None:
+    """Every agent has ended with the bits of the undisturbed run."""
+    for k, params in enumerate(network.problem.expected):
+        for name, part in params.items():
+            assert torch.equal(network.finals[k][name], part), f"agent {k}: {name}"
+
+
+def _counted(seed: int) -> tuple[Counter[Kill], Counter[str], int, str | None]:
+    try:
+        network = run_schedule(seed)
+    except Exception as error:
+        return Counter(), Counter(), 0, f"seed {seed} fails with {type(error).__name__}: {error}"
+    return network.killed, network.happened, network.most_held, None
+
+
+def main(count: int, first: int) -> None:
+    """Side by side in a process for each processor; the counts are those of the seeds, however they are shared out."""
+    torch.set_num_threads(1)
+    if count == 1:
+        run_schedule(first)  # here, so that a failure shows its trace
+        return print(f"seed {first} ends with the undisturbed run's weights")
+    killed, happened, most = Counter[Kill](), Counter[str](), 0
     began = time.perf_counter()
-    for seed in range(first, first + count):
-        case, settings, links, expected = problems[seed % 3]
-        network = Network(hosts(case, settings), links, settings, random_faults(seed), seed)
-        try:
-            network.run()
-            check(network, expected)
-        except AssertionError:
-            print(f"seed {seed} fails; replay it with: python tests/runtime/schedules.py 1 {seed}")
-            raise
-        killed += network.killed
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), torch.set_num_threads, (1,)) as pool:
+        for kills, others, held, failure in pool.imap(_counted, range(first, first + count), chunksize=20):
+            if failure is not None:
+                seed = failure.split()[1]
+                sys.exit(f"{failure}\nreplay it with: python tests/runtime/schedules.py 1 {seed}")
+            killed, happened, most = killed + kills, happened + others, max(most, held)
     print(f"{count} schedules in {time.perf_counter() - began:.0f} s, every one with the undisturbed run's weights")
-    for where in KILLS:
-        print(f"  killed {where:18} {killed[where]:6} times")
+    for place in Kill:
+        print(f"  killed {place:40} {killed[place]:7} times")
+    for fault in sorted(happened):
+        print(f"  {fault:47} {happened[fault]:7} times")
+    print(f"  held for one neighbour, or for later: {most} messages at most")
 
 
 if __name__ == "__main__":

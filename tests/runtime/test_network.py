@@ -2,96 +2,64 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
-from agents.cases import Case, M, make_case
-from runtime.network import KILLS, Faults, Network
-from runtime.schedules import random_faults
+from runtime.disks import Kill
+from runtime.network import Faults, Network
+from runtime.problems import M, problem
+from runtime.schedules import check, quiet, run_schedule
 
-from gossamer.agents import training_step
 from gossamer.errors import GossamerError
-from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.simulation import run_together
 from gossamer.runtime.wire import Status, encode
-
-STEPS = 7
-
-
-def problem(**settings: object) -> tuple[Case, Settings, np.ndarray]:
-    case = make_case(dropout=0.3)
-    made = make_settings(
-        {"agents": M, "steps": STEPS, "checkpoint_every": 2, "evaluate_every": 3, "update": "momentum", **settings}
-    )
-    return case, made, (case.combination != 0) & ~np.eye(M, dtype=bool)
-
-
-def hosts(case: Case, settings: Settings) -> dict:
-    how = {"rule": settings.update, "consensus_every": settings.consensus_every}
-    return {k: case.host([k], **how) for k in range(M)}
-
-
-def undisturbed(case: Case, settings: Settings) -> list[dict[str, torch.Tensor]]:
-    """Every agent on its own host, in lock step: the same arithmetic, so the same bits."""
-    made = list(hosts(case, settings).values())
-    for _ in range(settings.steps):
-        made = [host for host, _ in run_together([training_step(host) for host in made])]
-    return [host.params for host in made]
-
-
-def check(network: Network, expected: list[dict[str, torch.Tensor]]) -> None:
-    for k, params in enumerate(expected):
-        for name, part in params.items():
-            assert torch.equal(network.finals[k][name], part), f"agent {k}: {name}"
 
 
 @pytest.mark.parametrize("every", [1, 3, 0])
 def test_a_quiet_network_gives_the_bits_of_the_simulation(every: int) -> None:
-    case, settings, links = problem(consensus_every=every)
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+    network = Network(problem(consensus_every=every), Faults(), seed=0)
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
     assert all(set(records) == {0, 3, 6, 7} for records in network.records.values())
     assert not any(member.refused["unplanned"] for member in network.last.values())
 
 
-@pytest.mark.parametrize("where", KILLS)
-def test_an_agent_killed_anywhere_comes_back(where: str) -> None:
-    case, settings, links = problem()
-    expected, killed = undisturbed(case, settings), 0
-    for seed in range(3):
-        faults = Faults(kills=2, kill=0.3 if "sav" in where or "epoch" in where else 0.05, where=(where,))
-        network = Network(hosts(case, settings), links, settings, faults, seed)
+@pytest.mark.parametrize("where", Kill)
+def test_an_agent_killed_anywhere_comes_back(where: Kill) -> None:
+    """At the first occasion, in the middle and at the last."""
+    made, occasions, _ = quiet(0)
+    for occasion in {1, (1 + occasions[where]) // 2, occasions[where]}:
+        drop = 0.2 if where == Kill.SENDING_AGAIN else 0.0
+        network = Network(made, Faults(drop=drop, kills=((where, max(occasion, 1)),)), seed=0)
         network.run()
-        check(network, expected)
-        killed += network.killed[where]
-    assert killed
+        check(network)
+        assert network.killed[where] == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_faults_cost_time_and_not_results(seed: int) -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, random_faults(seed), seed)
-    network.run()
-    check(network, undisturbed(case, settings))
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_faults_cost_time_and_not_results(first: int) -> None:
+    """A sample; `python tests/runtime/schedules.py` runs thousands."""
+    for seed in range(first, first + 10):
+        run_schedule(seed)
+
+
+def test_a_schedule_that_is_run_again_is_the_same() -> None:
+    one, other = run_schedule(7), run_schedule(7)
+    assert (one.count, one.now, one.killed) == (other.count, other.now, other.killed)
+    assert one.count > 500
 
 
 def test_everyone_stopped_and_started_again_goes_on() -> None:
     """A power cut: all agents lose what they had in memory, at the same moment."""
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+    network = Network(problem(), Faults(), seed=0)
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     for k in list(network.members):
         network.kill(k)
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
     assert all(disk.number > 1 for disk in network.disks.values())
 
 
 def test_a_replayed_message_of_an_earlier_epoch_is_refused() -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+    network = Network(problem(), Faults(), seed=0)
     overheard: list = []
     network.overhear = lambda sender, receiver, parts: overheard.append((sender, receiver, parts))
     while len(network.disks[0].checkpoints) < 2:
@@ -103,57 +71,53 @@ def test_a_replayed_message_of_an_earlier_epoch_is_refused() -> None:
     for message in overheard:
         network.deliver(*message)
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
     assert sum(member.refused["old"] for member in network.last.values()) > 0
 
 
 def test_an_agent_cut_off_while_the_others_finish_still_ends() -> None:
-    case, settings, links = problem()
     for seconds in (2.0, 8.0, 20.0):
-        network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+        network = Network(problem(), Faults(), seed=0)
         while not any(member.finished for member in network.members.values()):
             network.step()
-        network.isolate(4, network.now + seconds)
+        network.isolate(3, network.now + seconds)
         network.run()
-        check(network, undisturbed(case, settings))
+        check(network)
 
 
 @pytest.mark.parametrize("agent", range(M))
 def test_an_agent_that_dies_after_it_finished_strands_nobody(agent: int) -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=1)
+    network = Network(problem(), Faults(), seed=1)
     while not network.disks[agent].done:
         network.step()
     network.kill(agent)
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
 
 
 def test_an_agent_alone_after_the_others_left_leaves_too() -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=1)
+    network = Network(problem(), Faults(), seed=1)
     network.run()
     network.kill(2)  # it starts again, and nobody is there
-    network.run(limit=1000)
+    network.run()
     assert network.gone == set(range(M))
 
 
 def test_a_disk_that_forgot_its_epoch_speaks_anew() -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+    network = Network(problem(), Faults(), seed=0)
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     network.disks[3].number = 0
     network.disks[3].checkpoints.clear()
     network.kill(3)
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
 
 
 def test_a_slow_link_is_not_flooded() -> None:
     """Half a second each way and no loss: the pace adapts, and little is sent twice."""
-    case, settings, links = problem(steps=30, checkpoint_every=30, evaluate_every=30)
-    network = Network(hosts(case, settings), links, settings, Faults(delay=0.5, steady=True), seed=0)
+    made = problem(steps=30, checkpoint_every=30, evaluate_every=30)
+    network = Network(made, Faults(delay=0.5, steady=True), seed=0)
     sent: list = []
     network.overhear = lambda sender, receiver, parts: sent.append((sender, receiver, parts[0])) if parts[1:] else None
     network.run()
@@ -175,8 +139,7 @@ def test_a_slow_link_is_not_flooded() -> None:
     ],
 )
 def test_a_status_that_nobody_would_send_changes_nothing(restorable: dict, done: set, epoch: int) -> None:
-    case, settings, links = problem()
-    network = Network(hosts(case, settings), links, settings, Faults(), seed=0)
+    network = Network(problem(), Faults(), seed=0)
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     before = network.disks[0].number
@@ -186,11 +149,42 @@ def test_a_status_that_nobody_would_send_changes_nothing(restorable: dict, done:
     assert network.members[0].refused["malformed"] == 1
     assert network.disks[0].number == before
     network.run()
-    check(network, undisturbed(case, settings))
+    check(network)
 
 
 def test_a_run_that_diverges_says_so() -> None:
-    case, settings, links = problem(update="gd")
-    made = {k: replace(h, training=replace(h.training, step_size=1e308)) for k, h in hosts(case, settings).items()}
+    made = problem(update="gd")
+    hosts = {k: replace(h, training=replace(h.training, step_size=1e308)) for k, h in made.hosts.items()}
     with pytest.raises(GossamerError, match="has diverged"):
-        Network(made, links, settings, Faults(), seed=0).run()
+        Network(replace(made, hosts=hosts), Faults(), seed=0).run()
+
+
+def test_an_agent_far_ahead_waits_for_the_others() -> None:
+    """Without consensus an agent without vertices has nothing to wait for; its neighbours take minutes."""
+    network = Network(problem(consensus_every=0), Faults(delay=10.0, steady=True), seed=0)
+    while 3 not in network.gone:
+        network.step()
+    assert network.now > 200
+    assert all(disk.done for disk in network.disks.values())
+
+
+def test_agents_that_come_back_after_the_others_left_leave_too() -> None:
+    """Two of them hear each other, and nobody else."""
+    network = Network(problem(), Faults(), seed=0)
+    network.run()
+    network.kill(2)
+    network.kill(3)
+    network.run()
+    assert network.gone == set(range(M))
+
+
+def test_agents_that_wait_for_a_last_one_do_not_flood_each_other() -> None:
+    network = Network(problem(topology="complete"), Faults(), seed=0)
+    while not network.disks[0].done:
+        network.step()
+    network.isolate(0, network.now + 100)
+    sent: list = []
+    network.overhear = lambda sender, receiver, parts: sent.append((sender, receiver))
+    network.run()
+    check(network)
+    assert len(sent) < 200

@@ -7,4 +7,6 @@ The code is organised as follows:
     training     a simulated run: evaluations, stops, resumption
     messages     what a step sends, by phase and link
     directory    the run directory on disk
+    peer         one agent in a process of its own: member (the protocol), program (the training run), transport and
+                 sockets (messages), wire (their bytes), shards and checkpoints (its disk), crew (many on one machine)
 """

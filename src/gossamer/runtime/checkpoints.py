@@ -48,6 +48,13 @@ class Disk:
     def set_done(self) -> None:
         write_atomically(self.folder / "done", b"")
 
+    def are_all_done(self) -> bool:
+        """Whether this agent has known that every agent has its result."""
+        return (self.folder / "all-done").is_file()
+
+    def set_all_done(self) -> None:
+        write_atomically(self.folder / "all-done", b"")
+
     def load(self, step: int) -> tuple[Params, State]:
         if not self._path(step).is_file():
             return {name: t.clone() for name, t in self.params.items()}, {n: t.clone() for n, t in self.state.items()}

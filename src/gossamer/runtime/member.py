@@ -43,6 +43,8 @@ class Store(Protocol):
     def steps(self) -> Sequence[int]: ...
     def is_done(self) -> bool: ...
     def set_done(self) -> None: ...
+    def are_all_done(self) -> bool: ...
+    def set_all_done(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Member:
         self._begin, self._schedule, self._send = begin, schedule, send
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
-        self.done = frozenset({place.agent}) if store.is_done() else frozenset[int]()
+        mine = (place.agent,) if store.is_done() else ()
+        self.done = frozenset(range(place.num_agents) if store.are_all_done() else mine)
         self._settled: set[int] = set()  # neighbours that know that all are done
         self._pace = 0.0  # how long the longest of the last exchanges took
         self._heard = now  # from any neighbour
@@ -138,9 +141,7 @@ class Member:
     def _open_epoch(self, epoch: int, now: float) -> None:
         self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
         self.epoch = epoch
-        self.restorable = {
-            self.place.agent: (self.place.life, *self.store.steps())
-        }  # for each agent its life and steps
+        self.restorable = {self.place.agent: (self.place.life, *self.store.steps())}  # by agent: its life, and steps
         self._program: Program | None = None
         self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
         self.position: Position = (0, 0)
@@ -167,12 +168,14 @@ class Member:
         self.done |= status.done
         if len(status.done) == self.place.num_agents:
             self._settled.add(status.sender)
+        behind = status.epoch < self.epoch or len(status.restorable) < known[0]
+        ahead = status.sender in status.done
         if (len(self.restorable), len(self.done)) != known:
             if len(self.done) != known[1]:
                 self._turned(now)
             self._tell_all()
-        elif status.epoch < self.epoch or len(status.restorable) < known[0] or len(status.done) < known[1]:
-            self._tell(status.sender)
+        elif len(status.done) < known[1] or (behind and not self.all_done) or (ahead and not self.finished):
+            self._tell(status.sender)  # to one that is ahead, lest it think that it is alone and leave
         self._maybe_train(now)
         if same and status.waiting is not None:
             self._send_again(status.sender, status.waiting)
@@ -286,6 +289,8 @@ class Member:
         return min(max(PATIENCE[0], 4 * self._pace) * 2.0**self._asked, PATIENCE[1])
 
     def _tell_all(self) -> None:
+        if self.all_done:
+            self.store.set_all_done()  # before anyone hears of it: they may leave, and nobody could say it again
         for neighbour in self.place.neighbours:
             self._tell(neighbour)
 

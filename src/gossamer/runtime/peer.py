@@ -1,7 +1,8 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
-evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on) and `done` once it has finished.
+evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on), `done` once it has finished and `all-done`
+once it knows that all have.
 """
 
 import json
@@ -26,6 +27,7 @@ from gossamer.runtime.program import begin, make_schedule
 from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
 from gossamer.runtime.sockets import Sockets, public_of
 from gossamer.runtime.tensors import write_tensors
+from gossamer.runtime.transport import Transport
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -46,14 +48,19 @@ class Watch:
 def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> None:
     """Train the agent of a shard until all agents have finished; it may listen elsewhere than the others think."""
     shard = read_shard(folder)
+    secret = None if insecure else read_secret(folder, shard)
+    address = listen or shard.contact.address
+    train_over(lambda largest: Sockets(shard.agent, address, shard.neighbours, secret, largest), folder, shard, watch)
+
+
+def train_over(connect: Callable[[int], Transport], folder: Path, shard: Shard, watch: Watch) -> None:
+    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes."""
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
     torch.set_num_threads(shard.settings.threads or 1)
-    secret = None if insecure else read_secret(folder, shard)
     host = host_of_shard(shard)
     schedule = make_schedule(host, shard.settings)
-    size = shard.settings.torch_dtype.itemsize
-    sockets = Sockets(shard.agent, listen or shard.contact.address, shard.neighbours, secret, schedule.largest * size)
+    transport = connect(schedule.largest * shard.settings.torch_dtype.itemsize)
     try:
         disk = Disk(kept, shard.keep, host.params, host.state)
         metrics = _Metrics(kept / "metrics.jsonl")
@@ -62,10 +69,10 @@ def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | N
             yield from begin(host, shard.settings, disk, step, metrics.add)
             write_tensors(kept / "weights.safetensors", disk.load(shard.settings.steps)[0])
 
-        member = Member(place_of(shard), disk, program, schedule, sockets.send, time.monotonic())
-        _drive(member, sockets, metrics, watch)
+        member = Member(place_of(shard), disk, program, schedule, transport.send, time.monotonic())
+        _drive(member, transport, metrics, watch)
     finally:
-        sockets.close()
+        transport.close()
 
 
 def state_of(folder: Path, shard: Shard) -> Path:
@@ -138,14 +145,14 @@ class _Metrics:
         write_atomically(self.path, lines.encode())
 
 
-def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) -> None:
+def _drive(member: Member, transport: Transport, metrics: _Metrics, watch: Watch) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
     reported = 0.0
     while True:
         now = time.monotonic()
         leaves = member.leaves(now)
         if now >= reported + watch.every or leaves:
-            watch.report(_state(member, sockets, metrics, now))
+            watch.report(_state(member, transport, metrics, now))
             reported = now
         if leaves:
             return
@@ -155,12 +162,12 @@ def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) ->
                 f"agent {member.place.agent} has waited {missing:.0f} s for agent "
                 f"{', '.join(map(str, member.waiting_for))} at step {member.position[0]}; see whether they run"
             )
-        for sender, parts in sockets.receive(min(member.wake_at - now, watch.every)):
+        for sender, parts in transport.receive(min(member.wake_at - now, watch.every)):
             member.receive(sender, parts, time.monotonic())
         member.tick(time.monotonic())
 
 
-def _state(member: Member, sockets: Sockets, metrics: _Metrics, now: float) -> dict[str, Any]:
+def _state(member: Member, transport: Transport, metrics: _Metrics, now: float) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
@@ -170,9 +177,9 @@ def _state(member: Member, sockets: Sockets, metrics: _Metrics, now: float) -> d
         "all_done": member.all_done,
         "waiting_for": list(member.waiting_for),
         "waited": round(now - member.waiting_since, 1),
-        "bytes_in": sum(sockets.bytes_in.values()),
-        "bytes_out": sum(sockets.bytes_out.values()),
+        "bytes_in": sum(transport.bytes_in.values()),
+        "bytes_out": sum(transport.bytes_out.values()),
         "planned_bytes": dict(member.sent_bytes),
-        "refused": dict(member.refused) | ({"handshake": sockets.turned_away} if sockets.turned_away else {}),
+        "refused": dict(member.refused) | ({"handshake": transport.turned_away} if transport.turned_away else {}),
         "metrics": metrics.records[max(metrics.records)] if metrics.records else None,
     }

@@ -1,0 +1,34 @@
+"""What a peer asks of a network: messages between neighbours, each whole with its true sender, or not at all.
+
+Messages may be lost, and a link keeps their order while its connection lasts. `sockets` is the one over ZeroMQ.
+"""
+
+from collections import Counter
+from typing import Protocol
+
+from gossamer.runtime.wire import Parts
+
+
+class Transport(Protocol):
+    """One agent's connections to its neighbours."""
+
+    @property
+    def bytes_in(self) -> Counter[int]:
+        """What has arrived, by neighbour."""
+
+    @property
+    def bytes_out(self) -> Counter[int]:
+        """What was taken to be sent, by neighbour; what was dropped at once is not counted."""
+
+    @property
+    def turned_away(self) -> int:
+        """How often someone who is no neighbour has tried to send."""
+
+    def send(self, neighbour: int, parts: Parts) -> None:
+        """Hand a message over, or drop it if too many wait already; never wait."""
+
+    def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
+        """What has arrived and from whom, waiting at most so long for a first message."""
+
+    def close(self) -> None:
+        """Leave, whatever has not been read; once more does nothing."""

@@ -1,0 +1,68 @@
+"""A transport without a network: peers in threads of one process, for tests where sockets are not the point."""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from gossamer.runtime.wire import Parts
+
+QUEUE = 64  # messages that wait on a link
+
+
+@dataclass
+class Hub:
+    """Where agents of this process find each other: a bounded queue for each link, kept while its receiver is away."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    links: dict[tuple[int, int], deque[list[bytes]]] = field(default_factory=dict)
+
+    def open(self, agent: int, neighbours: Collection[int], largest: int) -> "InMemory":
+        return InMemory(self, agent, frozenset(neighbours), largest)
+
+
+class InMemory:
+    """One agent's end."""
+
+    def __init__(self, hub: Hub, agent: int, neighbours: frozenset[int], largest: int) -> None:
+        self._hub, self._agent, self._neighbours, self._largest = hub, agent, neighbours, largest
+        self.bytes_in: Counter[int] = Counter()
+        self.bytes_out: Counter[int] = Counter()
+        self.turned_away = 0
+
+    def send(self, neighbour: int, parts: Parts) -> None:
+        with self._hub.changed:
+            waiting = self._hub.links.setdefault((self._agent, neighbour), deque())
+            if len(waiting) < QUEUE:
+                waiting.append([bytes(part) for part in parts])
+                self.bytes_out[neighbour] += sum(map(len, parts))
+                self._hub.changed.notify_all()
+
+    def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
+        deadline = time.monotonic() + seconds
+        with self._hub.changed:
+            while not (found := self._taken()) and (left := deadline - time.monotonic()) > 0:
+                self._hub.changed.wait(left)
+            return found
+
+    def close(self) -> None:
+        """What has not been read is lost, as with a socket."""
+        with self._hub.changed:
+            for _, waiting in self._incoming():
+                waiting.clear()
+
+    def _incoming(self) -> list[tuple[int, deque[list[bytes]]]]:
+        return [(z, waiting) for (z, k), waiting in self._hub.links.items() if k == self._agent]
+
+    def _taken(self) -> list[tuple[int, list[memoryview]]]:
+        found = []
+        for sender, waiting in self._incoming():
+            while waiting:
+                parts = waiting.popleft()
+                if sender not in self._neighbours:
+                    self.turned_away += 1
+                elif max(map(len, parts)) <= self._largest:
+                    self.bytes_in[sender] += sum(map(len, parts))
+                    found.append((sender, [memoryview(part) for part in parts]))
+        return found

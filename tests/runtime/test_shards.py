@@ -1,0 +1,78 @@
+"""A shard holds what its agent may know and no more; damage and wrong keys are told."""
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runtime.peers import deployed
+
+from gossamer.errors import GossamerError
+from gossamer.runtime.crew import write_secret, write_shards
+from gossamer.runtime.deployment import host_of
+from gossamer.runtime.peer import Watch, host_of_shard, run_peer
+from gossamer.runtime.shards import read_shard
+from gossamer.runtime.sockets import new_keys
+from gossamer.runtime.tensors import read_tensors
+
+
+def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
+    deployment, settings = deployed()
+    graph, owner = deployment.graph, deployment.assignment
+    for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
+        share = read_shard(folder).share
+        mine = owner == k
+        np.testing.assert_array_equal(share.features, graph.features[mine])
+        np.testing.assert_array_equal(share.targets, graph.targets[mine])
+        # No number on the disk is a feature of another agent.
+        stored = np.concatenate([t.numpy().reshape(-1) for t in read_tensors(folder / "share.safetensors").values()])
+        assert not np.isin(graph.features[~mine].reshape(-1), stored).any()
+        assert {path.name for path in folder.iterdir()} == {"shard.json", "share.safetensors", "key.secret"}
+        assert stat.S_IMODE((folder / "key.secret").stat().st_mode) == 0o600
+        others = {contact.key for z, contact in read_shard(folder).neighbours.items()}
+        assert len(others) == 2  # the keys of its neighbours on the ring, and no more
+
+
+def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
+    deployment, settings = deployed()
+    for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
+        found, expected = host_of_shard(read_shard(folder)), host_of(deployment, settings, [k])
+        for name, part in expected.params.items():
+            assert torch.equal(found.params[name], part)
+        assert torch.equal(found.train_pass.features, expected.train_pass.features)
+        assert found.train_pass.plan.layers[0].propagations[0].outgoing == (
+            expected.train_pass.plan.layers[0].propagations[0].outgoing
+        )
+
+
+def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path, *deployed())[0]
+    whole = (folder / "share.safetensors").read_bytes()
+    (folder / "share.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(GossamerError, match="copy the shard again"):
+        read_shard(folder)
+    (folder / "share.safetensors").unlink()
+    with pytest.raises(GossamerError, match="missing"):
+        read_shard(folder)
+    (folder / "shard.json").write_text("{")
+    with pytest.raises(GossamerError, match="not valid JSON"):
+        read_shard(folder)
+    (folder / "shard.json").unlink()
+    with pytest.raises(GossamerError, match="not a shard"):
+        read_shard(folder)
+
+
+def test_a_secret_key_that_others_can_read_or_that_is_another_one_is_refused(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path, *deployed())[0]
+    (folder / "key.secret").chmod(0o644)
+    with pytest.raises(GossamerError, match="chmod 600"):
+        run_peer(folder, Watch())
+    (folder / "key.secret").unlink()
+    with pytest.raises(GossamerError, match="cannot read the secret key"):
+        run_peer(folder, Watch())
+    write_secret(folder / "key.secret", new_keys()[1])
+    with pytest.raises(GossamerError, match="not the key"):
+        run_peer(folder, Watch())
+    with pytest.raises(GossamerError, match="exists"):
+        write_secret(folder / "key.secret", "other")
