@@ -1,10 +1,10 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
-evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on) and `done` once it has finished.
+evaluation), `refused.jsonl` (what it refused), `weights.safetensors` (its own weights, [1, in, out] and so on) and
+`done` once it has finished.
 """
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from typing import Any
 import torch
 
 from gossamer.agents.host import Host, host_of_share, initial_params
-from gossamer.agents.measures import Sums
 from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
 from gossamer.runtime.checkpoints import Disk
 from gossamer.runtime.deployment import network_for, training_of
-from gossamer.runtime.directory import to_json
 from gossamer.runtime.member import Member, Place, Program
 from gossamer.runtime.program import begin, make_schedule
+from gossamer.runtime.records import Records
+from gossamer.runtime.refusals import Refusals
 from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
 from gossamer.runtime.sockets import Sockets, public_of
 from gossamer.runtime.tensors import write_tensors
+from gossamer.runtime.wire import largest_header
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -52,18 +52,30 @@ def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | N
     secret = None if insecure else read_secret(folder, shard)
     host = host_of_shard(shard)
     schedule = make_schedule(host, shard.settings)
-    size = shard.settings.torch_dtype.itemsize
-    sockets = Sockets(shard.agent, listen or shard.contact.address, shard.neighbours, secret, schedule.largest * size)
+    largest = max(
+        schedule.largest * shard.settings.torch_dtype.itemsize, largest_header(shard.share.num_agents, shard.keep)
+    )
+    refusals = Refusals(kept / "refused.jsonl")
+    address = listen or shard.contact.address
+    sockets = Sockets(shard.agent, address, shard.neighbours, secret, largest, refusals.note)
     try:
         disk = Disk(kept, shard.keep, host.params, host.state)
-        metrics = _Metrics(kept / "metrics.jsonl")
+        records = Records(kept / "metrics.jsonl")
 
         def program(step: int) -> Program:
-            yield from begin(host, shard.settings, disk, step, metrics.add)
+            yield from begin(host, shard.settings, disk, step, records.add)
             write_tensors(kept / "weights.safetensors", disk.load(shard.settings.steps)[0])
 
-        member = Member(place_of(shard), disk, program, schedule, sockets.send, time.monotonic())
-        _drive(member, sockets, metrics, watch)
+        member = Member(
+            place_of(shard, sealed=not insecure),
+            disk,
+            program,
+            schedule,
+            sockets.send,
+            time.monotonic(),
+            lambda sender, refused: refusals.note(sender, refused.reason, refused.detail),
+        )
+        _drive(member, sockets, records, watch)
     finally:
         sockets.close()
 
@@ -73,7 +85,7 @@ def state_of(folder: Path, shard: Shard) -> Path:
     return folder / f"run-{shard.run}"
 
 
-def place_of(shard: Shard) -> Place:
+def place_of(shard: Shard, sealed: bool) -> Place:
     settings = shard.settings
     return Place(
         shard.agent,
@@ -85,6 +97,7 @@ def place_of(shard: Shard) -> Place:
         shard.keep,
         secrets.randbits(62),
         neighbours_apart(settings),
+        sealed,
     )
 
 
@@ -121,31 +134,14 @@ def read_secret(folder: Path, shard: Shard) -> str:
     return secret
 
 
-class _Metrics:
-    """The agent's own sums for each evaluation; one that is repeated after a rollback has the same numbers."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.records: dict[int, dict[str, Any]] = {}
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                record = json.loads(line)
-                self.records[record["step"]] = record
-
-    def add(self, step: int, sums: Sums) -> None:
-        self.records[step] = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
-        lines = "".join(to_json(self.records[step]) + "\n" for step in sorted(self.records))
-        write_atomically(self.path, lines.encode())
-
-
-def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) -> None:
+def _drive(member: Member, sockets: Sockets, records: Records, watch: Watch) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
     reported = 0.0
     while True:
         now = time.monotonic()
         leaves = member.leaves(now)
         if now >= reported + watch.every or leaves:
-            watch.report(_state(member, sockets, metrics, now))
+            watch.report(_state(member, sockets, records, now))
             reported = now
         if leaves:
             return
@@ -160,7 +156,7 @@ def _drive(member: Member, sockets: Sockets, metrics: _Metrics, watch: Watch) ->
         member.tick(time.monotonic())
 
 
-def _state(member: Member, sockets: Sockets, metrics: _Metrics, now: float) -> dict[str, Any]:
+def _state(member: Member, sockets: Sockets, records: Records, now: float) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
@@ -173,6 +169,7 @@ def _state(member: Member, sockets: Sockets, metrics: _Metrics, now: float) -> d
         "bytes_in": sum(sockets.bytes_in.values()),
         "bytes_out": sum(sockets.bytes_out.values()),
         "planned_bytes": dict(member.sent_bytes),
-        "refused": dict(member.refused) | ({"handshake": sockets.turned_away} if sockets.turned_away else {}),
-        "metrics": metrics.records[max(metrics.records)] if metrics.records else None,
+        "refused": dict(member.refused + sockets.refused),
+        "dropped": sockets.dropped,
+        "metrics": records.last,
     }
