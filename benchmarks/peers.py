@@ -125,9 +125,10 @@ def report(dataset: str, agents: int, steps: int, rounds: int) -> dict[str, Any]
         LIMIT: lambda: bare(exchanges, agents, steps),
     }
     rates: dict[str, list[float]] = {name: [] for name in competitors}
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
         for name, measure in competitors.items():
             rates[name].append(measure())
+            print(f"round {number} of {rounds}: {name} {rates[name][-1]:.1f} steps/s", file=sys.stderr)
     best = {name: max(found) for name, found in rates.items()}
     print(f"{dataset}, {agents} agents, {int(deployment.links.sum()) // 2} links, best of {rounds} rounds:")
     for name, rate in best.items():
