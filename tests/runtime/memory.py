@@ -29,7 +29,8 @@ class InMemory:
         self._hub, self._agent, self._neighbours, self._largest = hub, agent, neighbours, largest
         self.bytes_in: Counter[int] = Counter()
         self.bytes_out: Counter[int] = Counter()
-        self.turned_away = 0
+        self.refused: Counter[str] = Counter()
+        self.dropped = 0
 
     def send(self, neighbour: int, parts: Parts) -> None:
         with self._hub.changed:
@@ -38,6 +39,8 @@ class InMemory:
                 waiting.append([bytes(part) for part in parts])
                 self.bytes_out[neighbour] += sum(map(len, parts))
                 self._hub.changed.notify_all()
+            else:
+                self.dropped += 1
 
     def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
         deadline = time.monotonic() + seconds
@@ -61,7 +64,7 @@ class InMemory:
             while waiting:
                 parts = waiting.popleft()
                 if sender not in self._neighbours:
-                    self.turned_away += 1
+                    self.refused["handshake"] += 1
                 elif max(map(len, parts)) <= self._largest:
                     self.bytes_in[sender] += sum(map(len, parts))
                     found.append((sender, [memoryview(part) for part in parts]))

@@ -45,7 +45,7 @@ def over(hub: Hub) -> Run:
 
     def run_over(folder: Path, watch: Watch) -> None:
         shard = read_shard(folder)
-        train_over(lambda largest: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
 
     return run_over
 

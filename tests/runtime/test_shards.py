@@ -10,8 +10,8 @@ from runtime.peers import deployed
 
 from gossamer.errors import GossamerError
 from gossamer.runtime.crew import write_secret, write_shards
-from gossamer.runtime.deployment import host_of
-from gossamer.runtime.peer import Watch, host_of_shard, run_peer
+from gossamer.runtime.deployment import host_of, host_of_settings
+from gossamer.runtime.peer import Watch, run_peer
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
@@ -37,7 +37,7 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
 def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
     deployment, settings = deployed()
     for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
-        found, expected = host_of_shard(read_shard(folder)), host_of(deployment, settings, [k])
+        found, expected = host_of_settings(read_shard(folder).share, settings), host_of(deployment, settings, [k])
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
         assert torch.equal(found.train_pass.features, expected.train_pass.features)

@@ -51,7 +51,7 @@ def test_strangers_are_kept_out(pair: tuple[Sockets, Contact, str], who: str) ->
         assert arrivals(sockets, 1.0) == []
         stranger.close()
         if who == "wrong key":
-            assert sockets.turned_away > 0
+            assert sockets.refused["handshake"] > 0
     friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, 1000)  # and the training goes on
     friend.send(0, [b"welcome"])
     assert arrivals(sockets) == [(1, [b"welcome"])]

@@ -79,7 +79,7 @@ def test_who_is_no_neighbour_is_refused(end: Open) -> None:
     receiver, stranger, friend = end(0, [1]), end(2, [0]), end(1, [0])
     stranger.send(0, [b"let me in"])
     assert arrivals(receiver, seconds=1.0) == []
-    assert receiver.turned_away > 0
+    assert receiver.refused["handshake"] > 0
     friend.send(0, [b"hello"])
     assert arrivals(receiver) == [(1, [b"hello"])]
     assert set(receiver.bytes_in) == {1}

@@ -20,7 +20,7 @@ class Mixing:
     """The rows of C that belong to the hosted agents, and the links on which their weights travel."""
 
     inside: Tensor | Operator  # C between hosted agents [hosted, hosted]
-    outside: Tensor  # C between hosted agents and their neighbours elsewhere [hosted, incoming links]
+    outside: Tensor  # C between hosted agents and those elsewhere that they hear of [hosted, incoming links]
     outgoing: tuple[tuple[Link, int], ...]  # with the sender's position among the hosted agents
     incoming: tuple[Link, ...]  # in sender order
 
@@ -29,16 +29,21 @@ class Mixing:
         messages: dict[Link, Tensor] = {}
         if self.outgoing:
             vectors = torch.cat([part.flatten(1) for part in psi.values()], dim=1)
-            messages = {link: vectors[position] for link, position in self.outgoing}
-        length = sum(part[0].numel() for part in psi.values())
-        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, dict.fromkeys(self.incoming, (length,)))
+            own = vectors.unbind()  # all neighbours get the same tensor, which a runtime encodes once
+            messages = {link: own[position] for link, position in self.outgoing}
+        sizes = [part[0].numel() for part in psi.values()]
+        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, dict.fromkeys(self.incoming, (sum(sizes),)))
         for name, part in psi.items():
             _multiply(self.inside, part.flatten(1), into[name].flatten(1))
-        if self.incoming:
-            arrived = self.outside @ torch.stack([inbox[link] for link in self.incoming])
-            sizes = [part[0].numel() for part in psi.values()]
-            for target, piece in zip(into.values(), arrived.split(sizes, dim=1), strict=True):
-                target += piece.view_as(target)
+        targets = [into[name].flatten(1) for name in psi]
+        if len(self.outside) == 1:  # one agent adds what arrives where it lies
+            for link, weight in zip(self.incoming, self.outside[0].tolist(), strict=True):
+                for target, piece in zip(targets, inbox[link].split(sizes), strict=True):
+                    target[0].add_(piece, alpha=weight)
+        elif self.incoming:
+            arrived = torch.stack([inbox[link] for link in self.incoming])
+            for target, piece in zip(targets, arrived.split(sizes, dim=1), strict=True):
+                target.addmm_(self.outside, piece)
         return into
 
 

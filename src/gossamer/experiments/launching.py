@@ -1,6 +1,5 @@
 """A launched training as a run: what the agents' processes left behind, gathered into one run directory."""
 
-import json
 import math
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gossamer.experiments.comparison import HooksFor, Result, finish
 from gossamer.runtime import directory
 from gossamer.runtime.deployment import Progress
 from gossamer.runtime.peer import state_of
+from gossamer.runtime.records import read_records
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.tensors import read_tensors
@@ -42,7 +42,7 @@ def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hook
 def _history(state: Run, folders: list[Path]) -> list[Record]:
     """The agents' sums added up, as scores. What needs all weights at once is known of the last step only."""
     classes = state.deployment.graph.num_classes is not None
-    tables = [[json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()] for path in folders]
+    tables = [read_records(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]

@@ -11,13 +11,10 @@ from gossamer.runtime.tensors import pack_state, read_tensors, unpack_state, wri
 
 
 @dataclass(frozen=True)
-class Disk:
-    """Files of one agent; step 0 can always be restored, from the initial weights. Written whole or not at all."""
+class Ledger:
+    """What an agent must not forget of a run: its epoch, and who is done. Written whole or not at all."""
 
     folder: Path
-    keep: int
-    params: Params  # at step 0
-    state: State
 
     def epoch(self) -> int:
         path = self.folder / "epoch"
@@ -28,18 +25,6 @@ class Disk:
 
     def set_epoch(self, epoch: int) -> None:
         write_atomically(self.folder / "epoch", f"{epoch}\n".encode())
-
-    def steps(self) -> list[int]:
-        """What can be restored."""
-        found = (path.stem.removeprefix("checkpoint-") for path in self.folder.glob("checkpoint-*.safetensors"))
-        return sorted({0, *(int(number) for number in found if number.isdigit())})
-
-    def save(self, step: int, params: Params, state: State) -> None:
-        """Keep a checkpoint, and as many before it as are needed."""
-        write_tensors(self._path(step), pack_state(params, state))
-        kept = [s for s in self.steps() if s <= step][-self.keep :]  # later ones are of before a rollback
-        for other in set(self.steps()) - set(kept):
-            self._path(other).unlink(missing_ok=True)
 
     def is_done(self) -> bool:
         """Whether the run's result is in the folder."""
@@ -54,6 +39,27 @@ class Disk:
 
     def set_all_done(self) -> None:
         write_atomically(self.folder / "all-done", b"")
+
+
+@dataclass(frozen=True)
+class Disk(Ledger):
+    """An agent's checkpoints as well; step 0 can always be restored, from the initial weights."""
+
+    keep: int
+    params: Params  # at step 0
+    state: State
+
+    def steps(self) -> list[int]:
+        """What can be restored."""
+        found = (path.stem.removeprefix("checkpoint-") for path in self.folder.glob("checkpoint-*.safetensors"))
+        return sorted({0, *(int(number) for number in found if number.isdigit())})
+
+    def save(self, step: int, params: Params, state: State) -> None:
+        """Keep a checkpoint, and as many before it as are needed."""
+        write_tensors(self._path(step), pack_state(params, state))
+        kept = [s for s in self.steps() if s <= step][-self.keep :]  # later ones are of before a rollback
+        for other in set(self.steps()) - set(kept):
+            self._path(other).unlink(missing_ok=True)
 
     def load(self, step: int) -> tuple[Params, State]:
         if not self._path(step).is_file():

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
 from gossamer.errors import GossamerError
-from gossamer.runtime.wire import Frame, Parts, Position, RefusedError, Status, decode, encode
+from gossamer.runtime import wire
+from gossamer.runtime.wire import Announced, Frame, Parts, Position, RefusedError, Status
 
 Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
 Program = Generator[Planned, Inbox, None]  # a training run from some step on; its result is on the disk when it ends
@@ -60,6 +61,7 @@ class Place:
     keep: int  # checkpoints of an agent, at most
     life: int  # a number that no earlier start of this agent had
     lead: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
+    sealed: bool = False  # whether the links are encrypted, so that no byte changes on the way
 
 
 class Member:
@@ -73,11 +75,13 @@ class Member:
         schedule: Callable[[Position], tuple[str, str, int, Shapes] | None],
         send: Callable[[int, Parts], None],
         now: float = 0.0,
+        on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
         """`begin` starts the program at a restorable step; `schedule` tells what a position expects (plan, phase,
         index, shapes by sender), or None where there is no such position."""
         self.place, self.store = place, store
-        self._begin, self._schedule, self._send = begin, schedule, send
+        self._begin, self._schedule, self._send, self._on_refused = begin, schedule, send, on_refused
+        self._longest = wire.largest_header(place.num_agents, place.keep)
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
         mine = (place.agent,) if store.is_done() else ()
@@ -103,7 +107,8 @@ class Member:
     def waiting_for(self) -> tuple[int, ...]:
         """The agents without whose message nothing goes on: neighbours in training, any while an epoch opens."""
         if self._program is not None:
-            return tuple(link.sender for link in self._exchange.expected if link.sender not in self._arrived())
+            arrived = self._inbox.get(self.position, {})
+            return tuple(link.sender for link in self._exchange.expected if link.sender not in arrived)
         known = self.done if self.finished else self.restorable
         return tuple(k for k in range(self.place.num_agents) if k not in known)
 
@@ -117,14 +122,15 @@ class Member:
     def receive(self, sender: int, parts: Sequence[bytes | memoryview], now: float) -> None:
         """A neighbour's message; one that does not belong is counted and forgotten."""
         try:
-            message = decode(parts, self.place.run, sender)
+            message = wire.decode(parts, self.place.run, sender, self._longest)
             self._heard = now
             if isinstance(message, Status):
                 self._on_status(message, now)
             else:
-                self._on_frame(message, now)
+                self._on_frame(message, parts[1], now)
         except RefusedError as refused:
             self.refused[refused.reason] += 1
+            self._on_refused(sender, refused)
 
     def tick(self, now: float) -> None:
         """Ask again what has not come."""
@@ -135,8 +141,6 @@ class Member:
             self._tell(neighbour)
         self._asked += 1
         self.wake_at = now + self._patience()
-
-    # Epochs and the end.
 
     def _open_epoch(self, epoch: int, now: float) -> None:
         self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
@@ -202,7 +206,8 @@ class Member:
             self._program, self.position = self._begin(step), (step, -1)
             self._advance(None, now)
 
-    def _on_frame(self, frame: Frame, now: float) -> None:
+    def _on_frame(self, frame: Announced, numbers: bytes | memoryview, now: float) -> None:
+        """First what the header announces is held against the plan; the numbers are looked at last."""
         if frame.epoch > self.epoch:
             self._tell(frame.sender)  # whoever is behind is told the epoch
         if frame.epoch != self.epoch:
@@ -215,16 +220,17 @@ class Member:
         if planned is None:
             raise RefusedError("unplanned", "position")
         plan, phase, index, shapes = planned
-        if (frame.plan, frame.phase, frame.index) != (plan, phase, index) or frame.rows.dtype != self.place.dtype:
+        dtype = torch.float64 if plan == "site" else self.place.dtype  # sites count exactly
+        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype):
             raise RefusedError("unplanned", "phase or type")
-        if shapes.get(frame.sender) != tuple(frame.rows.shape):
+        if shapes.get(frame.sender) != frame.shape:
             raise RefusedError("unplanned", "shape")
         if frame.position[0] > self.position[0] + self.place.lead:
             raise RefusedError("early", "position")  # bounds what is held for later
         arrived = self._inbox.setdefault(frame.position, {})
         if frame.sender in arrived:
             raise RefusedError("duplicate")
-        arrived[frame.sender] = frame.rows
+        arrived[frame.sender] = wire.payload(frame, numbers, self.place.sealed)
         kept = self._kept[frame.sender]
         for position in [p for p in kept if p[0] < frame.position[0]]:
             del kept[position]  # the neighbour has left that step
@@ -254,30 +260,31 @@ class Member:
             self._tell_all()
             return
         self.position = (step, before[1] + 1 if step == before[0] else 0)
+        encoded: dict[int, Parts] = {}  # neighbours that are sent the same rows share one message
         for link, rows in self._exchange.messages.items():
-            if not torch.isfinite(rows).all():
-                raise GossamerError(
-                    f"agent {self.place.agent} has numbers that are not finite at step {step}: the run has diverged; "
-                    "cut the shards again with a smaller --step-size"
-                )
-            frame = Frame(
-                self.place.agent, self.epoch, self.position, plan, str(self._exchange.phase), self._exchange.index, rows
-            )
-            parts = encode(frame, self.place.run)
-            self._kept[link.receiver][self.position] = parts
+            if id(rows) not in encoded:
+                encoded[id(rows)] = self._encoded(plan, rows)
+            parts = self._kept[link.receiver][self.position] = encoded[id(rows)]
             self._send(link.receiver, parts)
             self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
         if inbox is None:
             self._advance_if_ready(now)
 
+    def _encoded(self, plan: str, rows: Tensor) -> Parts:
+        if not wire.is_finite(rows):
+            raise GossamerError(
+                f"agent {self.place.agent} has numbers that are not finite at step {self.position[0]}: the run has "
+                "diverged; cut the shards again with a smaller --step-size"
+            )
+        what = str(self._exchange.phase), self._exchange.index
+        frame = Frame(self.place.agent, self.epoch, self.position, plan, *what, rows)
+        return wire.encode(frame, self.place.run, self.place.sealed)
+
     def _send_again(self, neighbour: int, wanted: Position) -> None:
         """A neighbour waits: send what it misses and everything after it."""
-        again = {position: parts for position, parts in self._kept[neighbour].items() if position >= wanted}
-        for _, parts in sorted(again.items()):
-            self._send(neighbour, parts)
-
-    def _arrived(self) -> Mapping[int, Tensor]:
-        return self._inbox.get(self.position, {})
+        for position, parts in sorted(self._kept[neighbour].items()):
+            if position >= wanted:
+                self._send(neighbour, parts)
 
     def _turned(self, now: float) -> None:
         """Something has changed: waiting begins anew."""
@@ -297,4 +304,4 @@ class Member:
     def _tell(self, neighbour: int) -> None:
         waiting = self.position if self._program is not None and neighbour in self.waiting_for else None
         status = Status(self.place.agent, self.epoch, self.restorable, self.done, waiting)
-        self._send(neighbour, encode(status, self.place.run))
+        self._send(neighbour, wire.encode(status, self.place.run))

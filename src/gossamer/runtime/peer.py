@@ -1,11 +1,10 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
-evaluation), `weights.safetensors` (its own weights, [1, in, out] and so on), `done` once it has finished and `all-done`
-once it knows that all have.
+evaluation), `refused.jsonl` (what it refused), `weights.safetensors` (its own weights, [1, in, out] and so on), `done`
+once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
 """
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -15,19 +14,16 @@ from typing import Any
 
 import torch
 
-from gossamer.agents.host import Host, host_of_share, initial_params
-from gossamer.agents.measures import Sums
 from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
-from gossamer.runtime.checkpoints import Disk
-from gossamer.runtime.deployment import network_for, training_of
-from gossamer.runtime.directory import to_json
-from gossamer.runtime.member import Member, Place, Program
-from gossamer.runtime.program import begin, make_schedule
+from gossamer.runtime.member import Member, Place
+from gossamer.runtime.records import Records
+from gossamer.runtime.refusals import Refusals
 from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
-from gossamer.runtime.sockets import Sockets, public_of
-from gossamer.runtime.tensors import write_tensors
+from gossamer.runtime.sites import SiteShard, is_site, read_site_shard
+from gossamer.runtime.sockets import Refused, Sockets, public_of
 from gossamer.runtime.transport import Transport
+from gossamer.runtime.wire import largest_header
+from gossamer.runtime.work import PlannedTraining, Training, Work
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -47,71 +43,63 @@ class Watch:
 
 def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> None:
     """Train the agent of a shard until all agents have finished; it may listen elsewhere than the others think."""
-    shard = read_shard(folder)
+    shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
     secret = None if insecure else read_secret(folder, shard)
     address = listen or shard.contact.address
-    train_over(lambda largest: Sockets(shard.agent, address, shard.neighbours, secret, largest), folder, shard, watch)
+
+    def connect(largest: int, on_refused: Refused) -> Transport:
+        return Sockets(shard.agent, address, shard.neighbours, secret, largest, on_refused)
+
+    train_over(connect, folder, shard, watch, sealed=not insecure)
 
 
-def train_over(connect: Callable[[int], Transport], folder: Path, shard: Shard, watch: Watch) -> None:
-    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes."""
+def train_over(
+    connect: Callable[[int, Refused], Transport],
+    folder: Path,
+    shard: Shard | SiteShard,
+    watch: Watch,
+    sealed: bool = False,
+) -> None:
+    """Train the agent of a shard over what `connect` makes for parts of at most so many bytes."""
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
     torch.set_num_threads(shard.settings.threads or 1)
-    host = host_of_shard(shard)
-    schedule = make_schedule(host, shard.settings)
-    transport = connect(schedule.largest * shard.settings.torch_dtype.itemsize)
+    records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
+    work: Work = Training(shard, kept, records) if isinstance(shard, Shard) else PlannedTraining(shard, kept, records)
+    place = Place(
+        shard.agent,
+        shard.num_agents,
+        tuple(shard.neighbours),
+        shard.run,
+        shard.settings.torch_dtype,
+        shard.settings.steps + work.first,
+        work.keep,
+        secrets.randbits(62),
+        neighbours_apart(shard.settings),
+        sealed,
+    )
+    transport = connect(max(work.largest, largest_header(place.num_agents, place.keep)), refusals.note)
     try:
-        disk = Disk(kept, shard.keep, host.params, host.state)
-        metrics = _Metrics(kept / "metrics.jsonl")
-
-        def program(step: int) -> Program:
-            yield from begin(host, shard.settings, disk, step, metrics.add)
-            write_tensors(kept / "weights.safetensors", disk.load(shard.settings.steps)[0])
-
-        member = Member(place_of(shard), disk, program, schedule, transport.send, time.monotonic())
-        _drive(member, transport, metrics, watch)
+        member = Member(
+            place,
+            work.store,
+            work.program,
+            work.schedule,
+            transport.send,
+            time.monotonic(),
+            lambda sender, refused: refusals.note(sender, refused.reason, refused.detail),
+        )
+        _drive(member, transport, records, watch, work.first)
     finally:
         transport.close()
 
 
-def state_of(folder: Path, shard: Shard) -> Path:
+def state_of(folder: Path, shard: Shard | SiteShard) -> Path:
     """Where an agent keeps what belongs to the run of its shard, and to no other."""
     return folder / f"run-{shard.run}"
 
 
-def place_of(shard: Shard) -> Place:
-    settings = shard.settings
-    return Place(
-        shard.agent,
-        shard.share.num_agents,
-        tuple(shard.neighbours),
-        shard.run,
-        settings.torch_dtype,
-        settings.steps,
-        shard.keep,
-        secrets.randbits(62),
-        neighbours_apart(settings),
-    )
-
-
-def host_of_shard(shard: Shard) -> Host:
-    """The host of one agent, from what its shard holds."""
-    share, settings = shard.share, shard.settings
-    outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
-    network = network_for(int(share.features.shape[-1]), outputs, settings)
-    params = initial_params(
-        network,
-        share.agents,
-        settings.seed,
-        settings.initial_deviation,
-        settings.same_initial,
-        settings.torch_dtype,
-    )
-    return host_of_share(share, network, training_of(settings), params)
-
-
-def read_secret(folder: Path, shard: Shard) -> str:
+def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
     """The agent's secret key, which must belong to the public key that its neighbours know."""
     path = folder / "key.secret"
     try:
@@ -128,31 +116,14 @@ def read_secret(folder: Path, shard: Shard) -> str:
     return secret
 
 
-class _Metrics:
-    """The agent's own sums for each evaluation; one that is repeated after a rollback has the same numbers."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.records: dict[int, dict[str, Any]] = {}
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                record = json.loads(line)
-                self.records[record["step"]] = record
-
-    def add(self, step: int, sums: Sums) -> None:
-        self.records[step] = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
-        lines = "".join(to_json(self.records[step]) + "\n" for step in sorted(self.records))
-        write_atomically(self.path, lines.encode())
-
-
-def _drive(member: Member, transport: Transport, metrics: _Metrics, watch: Watch) -> None:
+def _drive(member: Member, transport: Transport, records: Records, watch: Watch, first: int) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
     reported = 0.0
     while True:
         now = time.monotonic()
         leaves = member.leaves(now)
         if now >= reported + watch.every or leaves:
-            watch.report(_state(member, transport, metrics, now))
+            watch.report(_state(member, transport, records, now, first))
             reported = now
         if leaves:
             return
@@ -167,11 +138,12 @@ def _drive(member: Member, transport: Transport, metrics: _Metrics, watch: Watch
         member.tick(time.monotonic())
 
 
-def _state(member: Member, transport: Transport, metrics: _Metrics, now: float) -> dict[str, Any]:
+def _state(member: Member, transport: Transport, records: Records, now: float, first: int) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
-        "step": member.position[0],
+        "step": max(0, member.position[0] - first),
+        "planning": member.position[0] < first,
         "epoch": member.epoch,
         "finished": member.finished,
         "all_done": member.all_done,
@@ -180,6 +152,7 @@ def _state(member: Member, transport: Transport, metrics: _Metrics, now: float) 
         "bytes_in": sum(transport.bytes_in.values()),
         "bytes_out": sum(transport.bytes_out.values()),
         "planned_bytes": dict(member.sent_bytes),
-        "refused": dict(member.refused) | ({"handshake": transport.turned_away} if transport.turned_away else {}),
-        "metrics": metrics.records[max(metrics.records)] if metrics.records else None,
+        "refused": dict(member.refused + transport.refused),
+        "dropped": transport.dropped,
+        "metrics": records.last,
     }

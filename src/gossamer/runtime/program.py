@@ -36,14 +36,15 @@ def begin(
         if t % settings.checkpoint_every == 0 or t == settings.steps:
             checkpoints.save(t, host.params, host.state)
         if _evaluates(settings, t):
-            _, sums = yield from _tagged("full", t, evaluate(host))
+            _, sums = yield from tagged("full", t, evaluate(host))
             on_record(t, sums)
         if t >= settings.steps:
             return
-        host, _ = yield from _tagged("train", t, training_step(host))
+        host, _ = yield from tagged("train", t, training_step(host))
 
 
-def _tagged(plan: str, step: int, exchanges: Generator[Outbox, Inbox, T]) -> Generator[Planned, Inbox, T]:
+def tagged(plan: str, step: int, exchanges: Generator[Outbox, Inbox, T]) -> Generator[Planned, Inbox, T]:
+    """Exchanges with the plan and the step that they belong to."""
     try:
         outbox = next(exchanges)
         while True:

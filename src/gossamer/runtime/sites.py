@@ -202,6 +202,11 @@ def write_site_shard(folder: Path, shard: SiteShard) -> None:
     write_folder(folder, "site.safetensors", arrays, about)
 
 
+def is_site(folder: Path) -> bool:
+    """Whether a folder holds a site's shard."""
+    return (folder / "site.safetensors").is_file()
+
+
 def read_site_shard(folder: Path) -> SiteShard:
     """A site's shard, checked: every file as its manifest says."""
     manifest, common, arrays = read_member(folder, "site.safetensors")

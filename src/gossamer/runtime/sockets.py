@@ -1,25 +1,41 @@
 """ZeroMQ between neighbours: one listening socket an agent, one outgoing connection a neighbour, CURVE on both.
 
 Only the keys of neighbours complete the handshake; a message's sender is the agent whose key it came with, whatever
-the message says. Queues and the parts of a message are bounded, so that a stranger's flood costs nothing; a neighbour,
-who has a key, can still send many parts. What does not fit is dropped: the protocol asks again.
+the message says. Queues, the parts of a message and what waits for a message's end are bounded, so that a flood costs
+little; what does not fit is dropped, for the protocol asks again. Handshakes that fail and connections that hold too
+much are seen by a thread of their own, however long the local arithmetic takes.
 """
 
 import struct
+import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import zmq
 import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils.monitor import recv_monitor_message
 
 from gossamer.errors import GossamerError
+from gossamer.runtime.connections import Connections
 from gossamer.runtime.shards import Contact
-from gossamer.runtime.wire import MAX_HEADER, Parts
+from gossamer.runtime.wire import Parts
 
 SEALED = 256  # bytes that encryption may add to a part
-QUEUE = 64  # messages that wait for a neighbour, or to be read
+QUEUE = 64  # messages that wait for a neighbour
+UNREAD = 16  # messages of a neighbour that wait to be read; the others wait where they come from
+PARTS = 3  # of a message that are looked at: one more than any has
+KERNEL = 1 << 23  # bytes that may wait in the kernel, not yet seen by ZeroMQ
+DOMAIN = b"gossamer"  # ZeroMQ asks who may come in; with a domain it lets nobody in when there is no answer
+WATCH = 0.1  # seconds between two looks at the connections
+FAILED = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "a key that is no neighbour's",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
+}
+Refused = Callable[[int | str, str, str], None]  # an agent or an address, the reason, and a detail
 
 
 def new_keys() -> tuple[str, str]:
@@ -51,53 +67,66 @@ class _Guests:
 
     def __init__(self, keys: Mapping[str, int]) -> None:
         self.keys = keys
-        self.turned_away = 0
 
     def callback(self, domain: str, key: bytes) -> bool:
-        known = key.decode() in self.keys
-        self.turned_away += not known
-        return known
+        return key.decode() in self.keys
 
 
 class Sockets:
     """One agent's connections to its neighbours."""
 
     def __init__(
-        self, agent: int, address: str, neighbours: Mapping[int, Contact], secret: str | None, largest: int
+        self,
+        agent: int,
+        address: str,
+        neighbours: Mapping[int, Contact],
+        secret: str | None,
+        largest: int,
+        on_refused: Refused = lambda sender, reason, detail: None,
     ) -> None:
-        """`largest` is the size in bytes of the largest message that the plan has; without a secret key the network is
-        trusted, and anyone on it can pretend to be anyone."""
+        """`largest` is the size in bytes of the largest part that a message may have; without a secret key the network
+        is trusted, and anyone on it can pretend to be anyone. `on_refused` is called from two threads."""
         self.bytes_in: Counter[int] = Counter()
         self.bytes_out: Counter[int] = Counter()
         self.dropped = 0
+        self.refused = Counter({"handshake": 0, "flood": 0, "sender": 0})
+        self._on_refused = on_refused
         self._context = zmq.Context()
         self._senders = {contact.key: z for z, contact in neighbours.items() if contact.key is not None}
-        self._guests = _Guests(self._senders)
         self._secret = secret
         self._authenticator = None
+        self._to: dict[int, Any] = {}
         if secret is not None:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
-            self._authenticator.configure_curve_callback("*", self._guests)
+            self._authenticator.configure_curve_callback(DOMAIN.decode(), _Guests(self._senders))
         self._listening = self._socket(zmq.ROUTER)
-        self._listening.setsockopt(zmq.MAXMSGSIZE, max(largest, MAX_HEADER) + SEALED)
-        self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._listening.setsockopt(zmq.RCVHWM, UNREAD)
+        self._listening.setsockopt(zmq.MAXMSGSIZE, largest + SEALED)
         if secret is not None:
+            self._listening.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+            self._listening.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             self._listening.curve_server = True
             self._listening.curve_secretkey = secret.encode()
+        else:
+            self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)  # names are claimed: one that comes again is the same
+        self._connections = Connections((UNREAD + 1) * 2 * (largest + SEALED) + KERNEL)
+        self._closing = threading.Event()
+        monitor = self._listening.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILED))
+        self._watching = threading.Thread(target=self._watch, args=(monitor,), daemon=True)
+        self._watching.start()
         try:
             self._listening.bind(f"tcp://{address}")
+            for z, contact in neighbours.items():
+                self._to[z] = self._connected(agent, contact)
         except zmq.ZMQError as error:
             self.close()
             raise GossamerError(
                 f"agent {agent} cannot listen on {address}: {error}; free the port or change it"
             ) from None
-        self._to = {z: self._connected(agent, contact) for z, contact in neighbours.items()}
-
-    @property
-    def turned_away(self) -> int:
-        """Handshakes with a key that is no neighbour's."""
-        return self._guests.turned_away
+        except GossamerError:
+            self.close()
+            raise
 
     def send(self, neighbour: int, parts: Parts) -> None:
         """Hand a message over, or drop it if too many wait already."""
@@ -110,38 +139,81 @@ class Sockets:
 
     def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
         """What has arrived, waiting at most so long for a first message."""
-        arrived = []
+        arrived: list[tuple[int, list[memoryview]]] = []
         if self._listening.poll(max(0, int(1000 * seconds))):
             for _ in range(QUEUE):
                 try:
-                    frames = self._listening.recv_multipart(flags=zmq.NOBLOCK, copy=False)
+                    frames, sizes = self._read()
                 except zmq.Again:
                     break
                 sender = self._sender(frames)
                 if sender is not None:
-                    parts = [frame.buffer for frame in frames[1:]]
-                    self.bytes_in[sender] += sum(len(part) for part in parts)
-                    arrived.append((sender, parts))
+                    self.bytes_in[sender] += sum(sizes)
+                    arrived.append((sender, [frame.buffer for frame in frames[1:]]))
         return arrived
 
     def close(self) -> None:
-        for socket in (self._listening, *getattr(self, "_to", {}).values()):
+        self._closing.set()
+        self._watching.join()
+        self._connections.close()
+        for socket in (self._listening, *self._to.values()):
             socket.close(linger=500)
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
 
+    def _read(self) -> tuple[list[Any], list[int]]:
+        """The sender's name and a message's first parts, and the sizes of all; the other parts are not kept."""
+        frames, sizes = [self._listening.recv(zmq.NOBLOCK, copy=False)], []
+        more = True
+        while more:
+            frame = self._listening.recv(copy=False)
+            sizes.append(len(frame))
+            more = frame.more
+            if len(frames) <= PARTS:
+                frames.append(frame)
+        self._connections.handed_over(frame.get(zmq.SRCFD), sizes, self._secret is not None)
+        return frames, sizes
+
+    def _watch(self, monitor: Any) -> None:
+        """Follow connections as they come and go; shut those that hold too much."""
+        failed = ""
+        while not self._closing.is_set():
+            if monitor.poll(int(1000 * WATCH)):
+                event = recv_monitor_message(monitor)
+                kind, number = event["event"], int(event["value"])
+                if kind == zmq.EVENT_ACCEPTED:
+                    self._connections.accepted(number, time.monotonic())
+                elif kind in FAILED:
+                    failed = FAILED[kind]  # of the connection that is closed next
+                elif kind == zmq.EVENT_DISCONNECTED:
+                    address, spoke = self._connections.closed(number)
+                    if failed or not spoke:
+                        self._refuse(address, "handshake", failed or "not a message before it left")
+                    failed = ""
+            for address in self._connections.shut_overfull(time.monotonic()):
+                self._refuse(address, "flood", "parts of a message without an end")
+        self._listening.disable_monitor()
+        monitor.close(linger=0)
+
+    def _refuse(self, sender: int | str, reason: str, detail: str) -> None:
+        self.refused[reason] += 1
+        self._on_refused(sender, reason, detail)
+
     def _sender(self, frames: list[Any]) -> int | None:
         if self._secret is not None:
             return self._senders.get(frames[-1].get("User-Id"))
         claimed = frames[0].bytes
-        return int(claimed) if claimed.isdigit() and int(claimed) in self._to else None
+        if claimed.isdigit() and len(claimed) < 10 and int(claimed) in self._to:
+            return int(claimed)
+        self._refuse(frames[1].get("Peer-Address"), "sender", repr(claimed)[:40])
+        return None
 
     def _connected(self, agent: int, contact: Contact) -> Any:
+        if self._secret is not None and contact.key is None:
+            raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
         socket = self._socket(zmq.DEALER)
-        if self._secret is not None:
-            if contact.key is None:
-                raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
+        if self._secret is not None and contact.key is not None:
             socket.curve_secretkey = self._secret.encode()
             socket.curve_publickey = public_of(self._secret).encode()
             socket.curve_serverkey = contact.key.encode()

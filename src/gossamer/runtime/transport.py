@@ -21,8 +21,12 @@ class Transport(Protocol):
         """What was taken to be sent, by neighbour; what was dropped at once is not counted."""
 
     @property
-    def turned_away(self) -> int:
-        """How often someone who is no neighbour has tried to send."""
+    def refused(self) -> Counter[str]:
+        """What was kept out before it was a message: "handshake" of who is no neighbour, for one."""
+
+    @property
+    def dropped(self) -> int:
+        """Messages that too many others waited before."""
 
     def send(self, neighbour: int, parts: Parts) -> None:
         """Hand a message over, or drop it if too many wait already; never wait."""

@@ -2,12 +2,15 @@
 
 Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1. A Status says
 where an agent stands; it may be lost, doubled or late without harm. A message is one or two parts, header and payload.
+
+Reading has two stages. `decode` reads the header alone: what it gives of a frame is only Announced, to be held against
+the plan. `payload` then looks at the numbers, and leaves them where they arrived.
 """
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -15,10 +18,9 @@ import torch
 from torch import Tensor
 
 VERSION = 1
-MAX_HEADER = 1 << 16
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-PLANS = ("full", "train")  # evaluation; training
-PHASES = ("forward", "backward", "consensus")
+PLANS = ("full", "train", "site")  # evaluation; training; what sites plan before it
+PHASES = ("forward", "backward", "consensus", "planning")
 Position = tuple[int, int]  # step, and which exchange of the step
 Parts = list[bytes | memoryview]
 
@@ -28,7 +30,7 @@ class RefusedError(Exception):
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+        self.reason, self.detail = reason, detail
 
 
 REASONS = (
@@ -59,6 +61,21 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Announced:
+    """What a frame's header says of it; its numbers have not been looked at."""
+
+    sender: int
+    epoch: int
+    position: Position
+    plan: str
+    phase: str
+    index: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    checksum: Any
+
+
+@dataclass(frozen=True)
 class Status:
     """Where an agent stands in an epoch: who can restore which steps, who is done, and what it waits for."""
 
@@ -69,8 +86,8 @@ class Status:
     waiting: Position | None = None
 
 
-def encode(message: Frame | Status, run: str) -> Parts:
-    """The parts of a message."""
+def encode(message: Frame | Status, run: str, sealed: bool = False) -> Parts:
+    """The parts of a message. A link that is `sealed` guards every byte itself: there a frame has no checksum."""
     if isinstance(message, Status):
         body: dict[str, Any] = {
             "restorable": {agent: list(steps) for agent, steps in message.restorable.items()},
@@ -78,7 +95,7 @@ def encode(message: Frame | Status, run: str) -> Parts:
             "waiting": message.waiting,
         }
         return [_header("status", message, run, body)]
-    payload = memoryview(message.rows.detach().contiguous().numpy().reshape(-1).view("uint8").data)
+    numbers = memoryview(message.rows.detach().contiguous().numpy().reshape(-1).view("uint8").data)
     body = {
         "position": message.position,
         "plan": message.plan,
@@ -86,9 +103,9 @@ def encode(message: Frame | Status, run: str) -> Parts:
         "index": message.index,
         "dtype": str(message.rows.dtype).removeprefix("torch."),
         "shape": list(message.rows.shape),
-        "checksum": zlib.crc32(payload),
+        "checksum": None if sealed else zlib.crc32(numbers),
     }
-    return [_header("frame", message, run, body), payload]
+    return [_header("frame", message, run, body), numbers]
 
 
 def _header(kind: str, message: Frame | Status, run: str, body: Mapping[str, Any]) -> bytes:
@@ -97,10 +114,18 @@ def _header(kind: str, message: Frame | Status, run: str, body: Mapping[str, Any
     return packed
 
 
-def decode(parts: Sequence[bytes | memoryview], run: str, sender: int) -> Frame | Status:
-    """A message of this run from the agent whose key the link belongs to. Nothing is copied before it is checked."""
-    if not 1 <= len(parts) <= 2 or len(parts[0]) > MAX_HEADER:
-        raise RefusedError("malformed", f"{len(parts)} parts")
+def largest_header(num_agents: int, keep: int) -> int:
+    """Bytes that no header of such a run exceeds: a status that knows of all agents, each with all its checkpoints."""
+    number, length = 9, 5  # of a msgpack integer and of a list's beginning, at most
+    of_agent = number + length + number * (1 + keep + 1)  # its name, its life and its steps, step 0 among them
+    return 1024 + num_agents * (of_agent + number)
+
+
+def decode(parts: Sequence[bytes | memoryview], run: str, sender: int, longest: int = 1 << 16) -> Announced | Status:
+    """A status, or what a frame announces, of this run from the agent whose key the link belongs to. A payload is
+    measured and not read; no header is longer than `longest`."""
+    if not 1 <= len(parts) <= 2 or len(parts[0]) > longest:
+        raise RefusedError("malformed", f"{len(parts)} parts, {len(parts[0]) if parts else 0} bytes of header")
     header = _unpacked(parts[0])
     if header.get("version") != VERSION:
         raise RefusedError("version", repr(header.get("version"))[:40])
@@ -112,7 +137,7 @@ def decode(parts: Sequence[bytes | memoryview], run: str, sender: int) -> Frame 
     if header.get("kind") == "status" and len(parts) == 1:
         return _status(header, sender, epoch)
     if header.get("kind") == "frame" and len(parts) == 2:
-        return _frame(header, parts[1], sender, epoch)
+        return _announced(header, len(parts[1]), sender, epoch)
     raise RefusedError("malformed", f"kind {header.get('kind')!r:.40} with {len(parts)} parts")
 
 
@@ -144,7 +169,7 @@ def _status(header: Mapping[str, Any], sender: int, epoch: int) -> Status:
     )
 
 
-def _frame(header: Mapping[str, Any], payload: bytes | memoryview, sender: int, epoch: int) -> Frame:
+def _announced(header: Mapping[str, Any], length: int, sender: int, epoch: int) -> Announced:
     shape, dtype = header.get("shape"), DTYPES.get(str(header.get("dtype")))
     if dtype is None or not isinstance(shape, list) or len(shape) > 3 or not all(map(_is_count, shape)):
         raise RefusedError("malformed", "a shape or type of numbers")
@@ -152,19 +177,39 @@ def _frame(header: Mapping[str, Any], payload: bytes | memoryview, sender: int, 
         raise RefusedError("malformed", "a shape beyond all plans")
     if header.get("plan") not in PLANS or header.get("phase") not in PHASES:
         raise RefusedError("malformed", "a plan or phase")
-    if prod(shape) * dtype.itemsize != len(payload):
-        raise RefusedError("malformed", f"{len(payload)} bytes for {shape}")
-    if header.get("checksum") != zlib.crc32(payload):
-        raise RefusedError("checksum")
-    rows = (
-        torch.frombuffer(bytearray(payload), dtype=dtype).view(shape)
-        if len(payload)
-        else torch.empty(shape, dtype=dtype)
+    if math.prod(shape) * dtype.itemsize != length:
+        raise RefusedError("malformed", f"{length} bytes for {shape}")
+    return Announced(
+        sender,
+        epoch,
+        _position(header.get("position")),
+        header["plan"],
+        header["phase"],
+        _count(header, "index"),
+        dtype,
+        tuple(shape),
+        header.get("checksum"),
     )
-    if not torch.isfinite(rows).all():
+
+
+def payload(announced: Announced, part: bytes | memoryview, sealed: bool = False) -> Tensor:
+    """The numbers that were announced, in the memory where they arrived if that can be; to be read only."""
+    if not sealed and announced.checksum != zlib.crc32(part):
+        raise RefusedError("checksum")
+    if not len(part):
+        return torch.empty(announced.shape, dtype=announced.dtype)
+    raw = torch.frombuffer(bytearray(part) if memoryview(part).readonly else part, dtype=torch.uint8)
+    if raw.data_ptr() % announced.dtype.itemsize:
+        raw = raw.clone()  # ZeroMQ may hand over a small message from within a larger buffer
+    rows = raw.view(announced.dtype).view(announced.shape)
+    if not is_finite(rows):
         raise RefusedError("not finite")
-    position = _position(header.get("position"))
-    return Frame(sender, epoch, position, header["plan"], header["phase"], _count(header, "index"), rows)
+    return rows
+
+
+def is_finite(rows: Tensor) -> bool:
+    """Whether all numbers are finite. Their extremes tell, in one pass: a NaN is handed on."""
+    return rows.numel() == 0 or all(math.isfinite(extreme.item()) for extreme in torch.aminmax(rows))
 
 
 def _position(value: Any) -> Position:

@@ -1,0 +1,168 @@
+"""Steps a second and bytes of peers over encrypted loopback, beside what bounds them, from one run.
+
+    GOSSAMER_DATA=... python benchmarks/peers.py [--dataset cora] [--agents 6] [--steps 160] [--rounds 5] [--json]
+
+Four competitors take turns, and the best of the rounds counts: the peers, one process an agent; the simulation in one
+process; the peers without encryption; and the limit, bare ZeroMQ sockets with the same keys that exchange as many bytes
+in the same order without arithmetic or protocol. Rates are those of the steps between two reports of agent 0, so that
+starts and ends of processes do not count.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gossamer
+from gossamer.agents import training_step
+from gossamer.runtime.crew import free_ports, write_shards
+from gossamer.runtime.deployment import Deployment, host_of, host_of_settings, make_deployment
+from gossamer.runtime.messages import count_messages
+from gossamer.runtime.program import make_schedule
+from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.shards import read_shard
+from gossamer.runtime.simulation import run
+from gossamer.runtime.sockets import new_keys
+
+BARE = Path(__file__).with_name("bare_exchange.py")
+PHASES = ("forward", "backward", "consensus")
+MINE, SIMULATION, INSECURE, LIMIT = "encrypted peers", "simulation", "peers, no encryption", "bare sockets"
+WARM = 10  # steps before the first that counts
+GOAL = 0.6  # of the limit's rate
+
+
+def steps_a_second(commands: list[list[str]]) -> tuple[float, list[dict[str, Any]]]:
+    """The rate of agent 0 between its first report after the warm-up and its last on the way, and all last reports."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, **pipes) for command in commands]  # type: ignore[call-overload]
+    try:
+        seen: list[tuple[float, int]] = []
+        first = {}
+        for line in processes[0].stdout:
+            first = json.loads(line)
+            seen.append((time.monotonic(), first["step"]))
+        last = [first] + [json.loads((process.stdout.read().splitlines() or [b"{}"])[-1]) for process in processes[1:]]
+        if any(process.wait(timeout=60) for process in processes):
+            raise SystemExit(f"a process of {' '.join(commands[0])} failed")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+    moving = [pair for pair, after in pairwise(seen) if WARM <= pair[1] < after[1]]
+    (began, start), (ended, end) = moving[0], moving[-1]
+    return (end - start) / (ended - began), last
+
+
+def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[float, dict[str, int]]:
+    """The rate of one process an agent, and the bytes that left all agents: payloads by phase, and in all."""
+    with tempfile.TemporaryDirectory() as folder:
+        folders = write_shards(Path(folder), deployment, settings)
+        options = ["--report", "--lifeline", *(["--insecure"] if insecure else [])]
+        rate, last = steps_a_second(
+            [[sys.executable, "-m", "gossamer", "peer", str(path), *options] for path in folders]
+        )
+    sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in last) for phase in PHASES}
+    return rate, sent | {"all": sum(state["bytes_out"] for state in last)}
+
+
+def simulation(deployment: Deployment, settings: Settings) -> float:
+    torch.set_num_threads(1)
+    host = host_of(deployment, settings)
+    for _ in range(WARM):
+        host, _ = run(training_step(host))
+    began = time.perf_counter()
+    for _ in range(settings.steps):
+        host, _ = run(training_step(host))
+    return settings.steps / (time.perf_counter() - began)
+
+
+def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[int, dict[int, int]]]:
+    """For each exchange of a training step and each receiver, the bytes by sender."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards = [read_shard(path) for path in write_shards(Path(folder), deployment, settings)]
+    size = settings.torch_dtype.itemsize
+    steps = [make_schedule(host_of_settings(shard.share, settings), settings).mixed for shard in shards]
+    return [
+        {k: {z: torch.Size(shape).numel() * size for z, shape in slot[-1].items()} for k, slot in enumerate(slots)}
+        for slots in zip(*steps, strict=True)
+    ]
+
+
+def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan.json"
+        made = {"ports": free_ports(agents), "keys": [new_keys() for _ in range(agents)], "steps": steps}
+        plan.write_text(json.dumps(made | {"exchanges": exchanges}))
+        return steps_a_second([[sys.executable, str(BARE), str(plan), str(k)] for k in range(agents)])[0]
+
+
+def report(dataset: str, agents: int, steps: int, rounds: int) -> dict[str, Any]:
+    settings = make_settings({"dataset": dataset, "agents": agents, "steps": steps, "evaluate_every": steps})
+    deployment = make_deployment(gossamer.load(dataset), settings)
+    exchanges = planned_exchanges(deployment, settings)
+    sent: dict[str, int] = {}
+
+    def encrypted() -> float:
+        rate, found = peers(deployment, settings, insecure=False)
+        sent.update(found)
+        return rate
+
+    competitors: dict[str, Callable[[], float]] = {
+        MINE: encrypted,
+        SIMULATION: lambda: simulation(deployment, settings),
+        INSECURE: lambda: peers(deployment, settings, insecure=True)[0],
+        LIMIT: lambda: bare(exchanges, agents, steps),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in competitors}
+    for number in range(1, rounds + 1):
+        for name, measure in competitors.items():
+            rates[name].append(measure())
+            print(f"round {number} of {rounds}: {name} {rates[name][-1]:.1f} steps/s", file=sys.stderr)
+    best = {name: max(found) for name, found in rates.items()}
+    print(f"{dataset}, {agents} agents, {int(deployment.links.sum()) // 2} links, best of {rounds} rounds:")
+    for name, rate in best.items():
+        spread = ", ".join(f"{one:.1f}" for one in rates[name])
+        print(f"  {name:22s} {rate:8.1f} steps/s   {rate / best[MINE]:6.2f} x {MINE}   ({spread})")
+    ratio = best[MINE] / best[LIMIT]
+    print(f"  {MINE} reach {ratio:.0%} of {LIMIT} (at least {GOAL:.0%}: {'met' if ratio >= GOAL else 'missed'})")
+    planned = planned_bytes(deployment, settings)
+    for phase, expected in planned.items():
+        same = "as planned" if sent[phase] == expected else "NOT AS PLANNED"
+        print(f"  {phase:10s} {sent[phase]:14,d} bytes of payload in {steps} steps, planned {expected:14,d}: {same}")
+    total = sum(planned.values())
+    print(f"  all        {sent['all']:14,d} bytes with headers and statuses, {sent['all'] / total - 1:.3%} more")
+    return {"rates": rates, "best": best, "ratio": ratio, "sent": sent, "planned": planned}
+
+
+def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:
+    """Of the whole run by phase, with the evaluations at its beginning and end."""
+    counted = count_messages(deployment, settings, settings.steps)
+    planned = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
+    return planned | {"forward": planned["forward"] + 2 * counted["evaluation"]["bytes"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="cora")
+    parser.add_argument("--agents", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    options = parser.parse_args()
+    found = report(options.dataset, options.agents, options.steps, options.rounds)
+    if options.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

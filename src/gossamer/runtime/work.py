@@ -1,0 +1,139 @@
+"""What a peer does in a run: its training; and before it, where no one has cut its share, the planning of that.
+
+Planning is step 0 of the protocol between neighbours, and training step t its step t + 1. So an agent that dies while
+sites plan rejoins like any other, and all go back to the planning or, if everyone has its share, to a checkpoint.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from gossamer.agents.exchange import Phase
+from gossamer.agents.planning import plan_site, planned_shapes
+from gossamer.agents.share import Share
+from gossamer.runtime.checkpoints import Disk, Ledger
+from gossamer.runtime.deployment import host_of_settings, network_for
+from gossamer.runtime.member import Program, Store
+from gossamer.runtime.program import Slot, begin, make_schedule, tagged
+from gossamer.runtime.records import Records
+from gossamer.runtime.shards import MANIFEST, Shard, checkpoints_to_keep, read_shard, write_shard
+from gossamer.runtime.sites import SiteShard
+from gossamer.runtime.tensors import write_tensors
+from gossamer.runtime.wire import Position, RefusedError
+
+
+class Work(Protocol):
+    """What a member of the network is given to do."""
+
+    @property
+    def first(self) -> int:
+        """The protocol's step at which training begins."""
+
+    @property
+    def keep(self) -> int:
+        """Checkpoints of an agent, at most."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest message."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def program(self, step: int) -> Program: ...
+
+    def schedule(self, position: Position) -> Slot | None: ...
+
+
+class Training:
+    """From a share that was cut."""
+
+    first = 0
+
+    def __init__(self, shard: Shard, kept: Path, records: Records) -> None:
+        self._settings, self._kept, self._records = shard.settings, kept, records
+        self._host = host_of_settings(shard.share, shard.settings)
+        self._schedule = make_schedule(self._host, shard.settings)
+        self.keep = shard.keep
+        self.largest = self._schedule.largest * shard.settings.torch_dtype.itemsize
+        self.store = Disk(kept, shard.keep, self._host.params, self._host.state)
+
+    def program(self, step: int) -> Program:
+        yield from begin(self._host, self._settings, self.store, step, self._records.add)
+        write_tensors(self._kept / "weights.safetensors", self.store.load(self._settings.steps)[0])
+
+    def schedule(self, position: Position) -> Slot | None:
+        return self._schedule(position)
+
+
+class PlannedTraining(Ledger):
+    """From what a site knows alone; the shard that comes out of the planning lies in the folder `planned`."""
+
+    first = 1
+
+    def __init__(self, shard: SiteShard, kept: Path, records: Records) -> None:
+        super().__init__(kept)
+        self._shard, self._site, self._records = shard, shard.site, records
+        self._slots: list[Slot] = [
+            ("site", str(Phase.PLANNING), index, {link.sender: shape for link, shape in shapes.items()})
+            for index, shapes in enumerate(planned_shapes(self._site))
+        ]
+        self.keep = 1 + checkpoints_to_keep(
+            max(1, shard.num_agents - 1), shard.settings
+        )  # the agents' diameter at most
+        self.largest = _largest(shard)
+        self.store = self
+        self._training: Training | None = None
+        if (self._planned / MANIFEST).is_file():
+            self._training = Training(read_shard(self._planned), kept, records)
+
+    def steps(self) -> list[int]:
+        """What can be restored: the planning, and everything after it once it is done."""
+        later = [] if self._training is None else self._training.store.steps()
+        return [0, *(self.first + step for step in later)]
+
+    def program(self, step: int) -> Program:
+        if step == 0:
+            share, diameter = yield from tagged("site", 0, plan_site(self._site))
+            self._training = Training(self._write(share, diameter), self.folder, self._records)
+        if self._training is None:
+            raise AssertionError("a step after the planning without its outcome")
+        yield from _later(self._training.program(max(0, step - self.first)), self.first)
+
+    def schedule(self, position: Position) -> Slot | None:
+        step, slot = position
+        if step == 0:
+            return self._slots[slot] if slot < len(self._slots) else None
+        if self._training is None:
+            raise RefusedError("early", "this site has not planned yet")
+        return self._training.schedule((step - self.first, slot))
+
+    @property
+    def _planned(self) -> Path:
+        return self.folder / "planned"
+
+    def _write(self, share: Share, diameter: int) -> Shard:
+        shard, settings = self._shard, self._shard.settings
+        keep = checkpoints_to_keep(diameter, settings)
+        made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep)
+        write_shard(self._planned, made)
+        return made
+
+
+def _later(program: Program, by: int) -> Program:
+    """The same program, so many steps later."""
+    try:
+        plan, step, outbox = next(program)
+        while True:
+            plan, step, outbox = program.send((yield plan, step + by, outbox))
+    except StopIteration:
+        return
+
+
+def _largest(shard: SiteShard) -> int:
+    """Bytes that no message exceeds: weights, rows of all border vertices, or what agents tell each other of all."""
+    data, site = shard.data, shard.site
+    network = network_for(int(data.features.shape[-1]), data.num_outputs, shard.settings)
+    border = max((len(site.beyond(z)) for z in site.neighbours), default=0)
+    rows = border * max(layer.outputs for layer in network.layers) * (data.batch or 1)
+    told = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
+    return 8 * max(network.num_parameters, rows, told)
