@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 LIMIT = 120.0  # seconds for anything that is waited for
 COMMAND = "-m gossamer launch digits --agents 2 --topology complete --no-baselines --out run"
 LAUNCH = [sys.executable, *COMMAND.split()]

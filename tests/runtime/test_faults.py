@@ -19,6 +19,7 @@ from runtime.trapped import STEP, Action, Moment, Trap
 from gossamer.runtime.crew import write_shards
 from gossamer.runtime.shards import Shard, read_shard, write_shard
 
+pytestmark = pytest.mark.slow
 VICTIM = 2
 AWAY = 8.0  # seconds, longer than ZeroMQ's heartbeats wait
 SETTINGS = {"steps": 2 * STEP, "checkpoint_every": STEP // 2, "evaluate_every": STEP}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer import files
-from gossamer.runtime import peer
+from gossamer.runtime import peer, work
 from gossamer.runtime.sockets import Sockets
 from gossamer.runtime.wire import Parts
 
@@ -96,7 +96,7 @@ class _Trapped:
         FSYNC(file)
 
 
-BEGIN, FSYNC = peer.begin, os.fsync
+BEGIN, FSYNC = work.begin, os.fsync
 
 
 def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, ...]) -> None:
@@ -108,7 +108,7 @@ def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, .
         _enter(namespace)
     if trap is not None:
         trapped = _Trapped(trap)
-        peer.begin, peer.Sockets, files.os.fsync = trapped.begin, trapped.sockets, trapped.fsync  # type: ignore
+        work.begin, peer.Sockets, files.os.fsync = trapped.begin, trapped.sockets, trapped.fsync  # type: ignore
     peer.run_peer(folder, peer.Watch(give_up=LIMIT))
 
 
