@@ -4,6 +4,13 @@ import os
 from pathlib import Path
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove what `write_atomically` could not finish because its process was killed; no other may be at work."""
+    for path in folder.glob(".*"):
+        if path.suffix[1:].isdigit():
+            path.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a temporary file beside `path`, flush it to the disk and rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

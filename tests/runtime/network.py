@@ -18,7 +18,8 @@ from runtime.disks import Kill, Killed, PretendedDisk, copied
 from runtime.problems import Problem
 from runtime.remembered import Stage, remembered
 
-from gossamer.runtime.member import GRACE, SILENCE, Member, Place
+from gossamer.runtime.member import GRACE, SILENCE, Member
+from gossamer.runtime.place import Place
 from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
 

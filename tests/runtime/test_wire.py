@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gossamer.agents import Link, Outbox
 from gossamer.agents.exchange import Phase
 from gossamer.errors import GossamerError
-from gossamer.runtime.member import Member, Place
+from gossamer.runtime.member import Member
+from gossamer.runtime.place import Place
 from gossamer.runtime.wire import REASONS, Frame, RefusedError, Status, decode, encode, largest_header, payload
 
 FRAME = Frame(2, 5, (0, 0), "train", "backward", 1, torch.arange(6, dtype=torch.float32).view(3, 2))

@@ -4,6 +4,7 @@ The code is organised as follows:
     step        one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
     host        a set of agents with their data, plans and weights
     share       what a host's agents know, cut out of the whole
+    planning    the same share, planned by sites that pool nothing
     batches     mini-batches and chunks of time steps
     layout      a host's part of D, in the order of its rows
     plan        receptive fields and the product D u, cut for a host

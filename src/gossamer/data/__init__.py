@@ -7,6 +7,7 @@ The code is organised as follows:
     traffic    PeMS loop detectors: flows of sensors on a road graph
     blocks     generated graphs of any size
     tables     edges, features and labels as CSV
+    site       what one site knows of a graph that no one has as a whole
     interop    NetworkX and PyTorch Geometric graphs
     fetch      where files are found, or downloaded and verified
     splits     masks drawn from a seed

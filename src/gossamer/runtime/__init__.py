@@ -3,10 +3,14 @@
 The code is organised as follows:
     settings     the typed settings of a run
     deployment   data, assignment and topology joined
-    simulation   hosts in one process
-    training     a simulated run: evaluations, stops, resumption
+    simulation   engines drive hosts; the one of a single process
+    training     a run whose hosts move in step: evaluations, stops, resumption
     messages     what a step sends, by phase and link
     directory    the run directory on disk
-    peer         one agent in a process of its own: member (the protocol), program (the training run), transport and
-                 sockets (messages), wire (their bytes), shards and checkpoints (its disk), crew (many on one machine)
+    peer         one agent in a process of its own: work and program (what it does), member and place (the protocol),
+                 transport, sockets and connections (messages), wire (their bytes), shards, checkpoints, records and
+                 refusals (its disk), crew (many on one machine)
+    sites        an agent whose data no one pools, from its own site file
+    cluster      hosts on the ranks of a torch.distributed job: job (how ranks meet and divide the agents),
+                 rank_shards (a share cut for each rank)
 """

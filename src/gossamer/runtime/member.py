@@ -15,9 +15,7 @@ steps. Who knows it leaves as soon as its neighbours know it too, or after a whi
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +23,7 @@ from torch import Tensor
 from gossamer.agents import Inbox, Outbox
 from gossamer.errors import GossamerError
 from gossamer.runtime import wire
+from gossamer.runtime.place import Place, Store
 from gossamer.runtime.wire import Announced, Frame, Parts, Position, RefusedError, Status
 
 Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
@@ -34,34 +33,6 @@ PATIENCE = (1.0, 10.0)  # seconds to wait before asking again: the least, and th
 GRACE = 30.0  # seconds that an agent stays for neighbours that have not said that they know that all are done
 SILENCE = 120.0  # seconds after which an agent that is done leaves if it hears of nobody
 LEAP = 1 << 20  # epochs that one message can skip
-
-
-class Store(Protocol):
-    """What survives a crash."""
-
-    def epoch(self) -> int: ...
-    def set_epoch(self, epoch: int) -> None: ...
-    def steps(self) -> Sequence[int]: ...
-    def is_done(self) -> bool: ...
-    def set_done(self) -> None: ...
-    def are_all_done(self) -> bool: ...
-    def set_all_done(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an agent stands in the network."""
-
-    agent: int
-    num_agents: int
-    neighbours: tuple[int, ...]
-    run: str  # the id of the run, the same for all
-    dtype: torch.dtype
-    steps: int  # of the run
-    keep: int  # checkpoints of an agent, at most
-    life: int  # a number that no earlier start of this agent had
-    lead: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
-    sealed: bool = False  # whether the links are encrypted, so that no byte changes on the way
 
 
 class Member:

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from gossamer.errors import GossamerError
-from gossamer.runtime.member import Member, Place
+from gossamer.files import remove_unfinished
+from gossamer.runtime.member import Member
+from gossamer.runtime.place import Place
 from gossamer.runtime.records import Records
 from gossamer.runtime.refusals import Refusals
 from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
@@ -63,6 +65,7 @@ def train_over(
     """Train the agent of a shard over what `connect` makes for parts of at most so many bytes."""
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
+    remove_unfinished(kept)
     torch.set_num_threads(shard.settings.threads or 1)
     records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
     work: Work = Training(shard, kept, records) if isinstance(shard, Shard) else PlannedTraining(shard, kept, records)

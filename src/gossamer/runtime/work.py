@@ -12,7 +12,8 @@ from gossamer.agents.planning import plan_site, planned_shapes
 from gossamer.agents.share import Share
 from gossamer.runtime.checkpoints import Disk, Ledger
 from gossamer.runtime.deployment import host_of_settings, network_for
-from gossamer.runtime.member import Program, Store
+from gossamer.runtime.member import Program
+from gossamer.runtime.place import Store
 from gossamer.runtime.program import Slot, begin, make_schedule, tagged
 from gossamer.runtime.records import Records
 from gossamer.runtime.shards import MANIFEST, Shard, checkpoints_to_keep, read_shard, write_shard
