@@ -17,6 +17,7 @@ from gossamer.errors import GossamerError
 
 Ints = NDArray[np.int64]
 ROWS = 1 << 16  # rows of features that are made at once
+STREAM = b"blocks"  # beside a seed: whoever else draws from the same seed, such as an assignment, draws other numbers
 DRAWS = 50  # rounds in which repeated edges are drawn again
 
 
@@ -80,14 +81,14 @@ def checked(how: Blocks) -> Blocks:
 
 def blocks(how: Blocks, seed: int) -> DataGraph:
     """The graph of these parameters; `seed` draws the training and validation vertices, the others are for test."""
-    random = np.random.default_rng(how.seed)
+    random = np.random.default_rng([how.seed, *STREAM])
     n = how.vertices
     block = random.integers(0, how.num_blocks, n, dtype=np.int32)
     block[random.choice(n, how.num_blocks, replace=False)] = np.arange(how.num_blocks)  # none is empty
     edges = _edges(how, block, random)
     classes = (block % how.classes).astype(np.int64)
     features = _features(how, classes, random)
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng([seed, *STREAM]).permutation(n)
     count = round(how.labelled * n)
     return make_graph(
         "blocks",
