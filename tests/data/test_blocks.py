@@ -102,3 +102,9 @@ def test_blocks_are_not_those_of_a_uniform_assignment_with_the_same_seed() -> No
     graph = load("blocks:vertices=4000,edges=20000,classes=4,blocks=4,inside=1")
     i, j = uniform(4000, 4, 0)[graph.edges].T
     assert abs((i != j).mean() - 0.75) < 0.02
+
+
+def test_no_edge_of_the_tree_is_left_out() -> None:
+    """Without edges between the blocks the tree alone joins them; a broken one is warned of."""
+    for seed in range(5):
+        assert load(f"blocks:vertices=800,edges=2400,inside=1,features=2,seed={seed}").num_edges == 2400

@@ -109,7 +109,7 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
     theta = (1.0 - random.random(n)) ** (-1.0 / (how.exponent - 1.0))
     np.minimum(theta, math.sqrt(n), out=theta)  # where the power law ends: hubs would only repeat their edges
     reach = np.concatenate([[0.0], np.cumsum(theta)])
-    codes = np.sort(_code(members, np.arange(1, n), _parents(starts, random), n))
+    tree = codes = np.sort(_code(members, np.arange(1, n), _parents(starts, random), n))
     for _ in range(DRAWS):
         missing = how.edges - len(codes)
         if missing <= 0:
@@ -119,7 +119,9 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
         codes = codes[np.diff(codes, prepend=-1) > 0]  # many times faster than np.unique's hash table
         extra = len(codes) - how.edges
         if extra > 0:
-            codes = np.delete(codes, random.choice(len(codes), extra, replace=False))
+            spare = np.ones(len(codes), dtype=bool)
+            spare[np.searchsorted(codes, tree)] = False
+            codes = np.delete(codes, random.choice(np.flatnonzero(spare), extra, replace=False))
     if len(codes) < how.edges:
         raise GossamerError(
             f"the data set blocks found {len(codes)} of {how.edges} different edges: its blocks are full; give fewer "
