@@ -59,12 +59,12 @@ def test_a_chunk_goes_where_a_plain_loop_says(adjacency: np.ndarray, m: int, see
         sum(adjacency[i, j] for j in range(n) if owner[j] == k) * (1 - (size[k] - (k == owner[i])) / most)
         for k in range(m)
     ]
-    expected, expected_size = owner.copy(), size.copy()
+    size_before = size.copy()
     others = [k for k in range(m) if k != owner[i]]
     target = max(others, key=lambda k: (score[k], -k), default=owner[i])
     found = owner.copy()
     moved = _restream(csr(adjacency), found, size, np.array([i]), (1, most))
-    better = score[target] > score[owner[i]] + 1e-12 and expected_size[owner[i]] > 1
+    better = score[target] > score[owner[i]] + 1e-12 and size_before[owner[i]] > 1
     if better:
         assert moved == 1
         assert score[found[i]] == pytest.approx(score[target])

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csgraph
 
 import gossamer
+from gossamer.assignment import uniform
 from gossamer.data import DATASETS, load
 from gossamer.errors import GossamerError
 from gossamer.experiments import comparison
@@ -95,3 +96,15 @@ def test_what_cannot_be_drawn_is_refused(parameters: str, message: str) -> None:
 def test_the_name_alone_is_a_data_set() -> None:
     assert "blocks" in DATASETS
     assert gossamer.load("blocks").num_vertices == 10_000
+
+
+def test_blocks_are_not_those_of_a_uniform_assignment_with_the_same_seed() -> None:
+    graph = load("blocks:vertices=4000,edges=20000,classes=4,blocks=4,inside=1")
+    i, j = uniform(4000, 4, 0)[graph.edges].T
+    assert abs((i != j).mean() - 0.75) < 0.02
+
+
+def test_no_edge_of_the_tree_is_left_out() -> None:
+    """Without edges between the blocks the tree alone joins them; a broken one is warned of."""
+    for seed in range(5):
+        assert load(f"blocks:vertices=800,edges=2400,inside=1,features=2,seed={seed}").num_edges == 2400

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.model.product import plan_dense, plan_sparse
+from gossamer.model.product import ALONE, plan_dense, plan_sparse
 
 INPUTS, WIDTH, OUT = 7, 3, 2
 BATCH = pytest.mark.parametrize("batch", [(), (4,)], ids=["plain", "batch"])
@@ -153,3 +153,27 @@ def test_sparse_features_of_other_types_are_converted(kind: type) -> None:
     plan = plan_sparse(features, np.array([0, 1]), np.array([0, 0]), 1, torch.float64)
     weight = torch.tensor([[[2.0, 3.0], [5.0, 7.0]]], dtype=torch.float64)
     torch.testing.assert_close(plan(plan.values, weight), torch.tensor([[5.0, 7.0], [2.0, 3.0]], dtype=torch.float64))
+
+
+@BATCH
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_stretches_and_batches_together(batch: tuple[int, ...], data: st.DataObject) -> None:
+    """Large slabs that lie together are multiplied in place, small and scattered ones in batches; some inputs serve
+    twice and some never."""
+    large, small = data.draw(st.integers(ALONE, ALONE + 3)), data.draw(st.integers(1, 5))
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    inputs = large + 10
+    first = data.draw(st.integers(0, 8))
+    input_row = np.concatenate([np.arange(first, first + large), random.integers(0, inputs, small)])
+    slab = np.concatenate([np.full(large, 1), random.choice([0, 3], small)])
+    if data.draw(st.booleans()):
+        input_row, slab = input_row[::-1].copy(), slab[::-1].copy()  # descending rows do not lie together
+    x = torch.from_numpy(random.normal(size=(inputs, *batch, WIDTH))).requires_grad_()
+    weight = torch.from_numpy(random.normal(size=(4, WIDTH, OUT))).requires_grad_()
+    plan = plan_dense(input_row, slab, inputs, torch.float64)
+    assert len(plan.stretches) == int(slab[0] == 1)
+    found, expected = plan(x, weight), row_by_row(x, weight, input_row, slab)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for mine, theirs in zip(gradients(found, [x, weight], 1), gradients(expected, [x, weight], 1), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)

@@ -116,21 +116,21 @@ def forward(
     return x, segments
 
 
-def backward(host: Host, on: Pass, segments: Sequence[Segment]) -> Generator[Outbox, Inbox, Params]:
+def backward(host: Host, on: Pass, segments: list[Segment]) -> Generator[Outbox, Inbox, Params]:
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
     `segments` are forward's on the same pass, the last one ending in the loss. From the last layer to the first: the
     gradient of a filter's result goes through its transpose, one reversed exchange for each propagation, then through
-    the local segment before it.
+    the local segment before it. Segments are used up as it goes, so that their memory serves the next ones.
     """
     gradient: Params = {}
     g: Tensor | None = None
     for index in reversed(range(len(segments))):
-        segment = segments[index]
-        found = torch.autograd.grad(segment.result, list(segment.leaves.values()), g)
-        gradient.update(zip(segment.leaves, found, strict=True))
+        leaves, result = segments[index].leaves, segments.pop().result
+        gradient.update(zip(leaves, torch.autograd.grad(result, list(leaves.values()), g), strict=True))
         if index == 0:
             break
+        del leaves, result
         layer, plan = host.network.layers[index - 1], on.plan.layers[index - 1]
         transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.within)
         terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])

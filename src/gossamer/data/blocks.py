@@ -17,6 +17,7 @@ from gossamer.errors import GossamerError
 
 Ints = NDArray[np.int64]
 ROWS = 1 << 16  # rows of features that are made at once
+STREAM = b"blocks"  # beside a seed: whoever else draws from the same seed, such as an assignment, draws other numbers
 DRAWS = 50  # rounds in which repeated edges are drawn again
 
 
@@ -80,14 +81,14 @@ def checked(how: Blocks) -> Blocks:
 
 def blocks(how: Blocks, seed: int) -> DataGraph:
     """The graph of these parameters; `seed` draws the training and validation vertices, the others are for test."""
-    random = np.random.default_rng(how.seed)
+    random = np.random.default_rng([how.seed, *STREAM])
     n = how.vertices
     block = random.integers(0, how.num_blocks, n, dtype=np.int32)
     block[random.choice(n, how.num_blocks, replace=False)] = np.arange(how.num_blocks)  # none is empty
     edges = _edges(how, block, random)
     classes = (block % how.classes).astype(np.int64)
     features = _features(how, classes, random)
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng([seed, *STREAM]).permutation(n)
     count = round(how.labelled * n)
     return make_graph(
         "blocks",
@@ -108,7 +109,7 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
     theta = (1.0 - random.random(n)) ** (-1.0 / (how.exponent - 1.0))
     np.minimum(theta, math.sqrt(n), out=theta)  # where the power law ends: hubs would only repeat their edges
     reach = np.concatenate([[0.0], np.cumsum(theta)])
-    codes = np.sort(_code(members, np.arange(1, n), _parents(starts, random), n))
+    tree = codes = np.sort(_code(members, np.arange(1, n), _parents(starts, random), n))
     for _ in range(DRAWS):
         missing = how.edges - len(codes)
         if missing <= 0:
@@ -118,7 +119,9 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
         codes = codes[np.diff(codes, prepend=-1) > 0]  # many times faster than np.unique's hash table
         extra = len(codes) - how.edges
         if extra > 0:
-            codes = np.delete(codes, random.choice(len(codes), extra, replace=False))
+            spare = np.ones(len(codes), dtype=bool)
+            spare[np.searchsorted(codes, tree)] = False
+            codes = np.delete(codes, random.choice(np.flatnonzero(spare), extra, replace=False))
     if len(codes) < how.edges:
         raise GossamerError(
             f"the data set blocks found {len(codes)} of {how.edges} different edges: its blocks are full; give fewer "

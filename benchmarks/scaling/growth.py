@@ -1,0 +1,92 @@
+"""How the time of a step grows with vertices, edges and agents, beside a plain sparse product."""
+
+from typing import Any
+
+import gossamer
+from scaling.measure import deployed, distributed, exponent, median_step, plain_product
+
+HIDDEN = 32
+
+
+def vertices(sizes: list[int], rounds: int) -> dict[str, Any]:
+    """10 edges and 32 features a vertex, 64 agents."""
+    step, product = [], []
+    for n in sizes:
+        graph = gossamer.load(f"blocks:vertices={n},edges={10 * n},features=32,classes=8")
+        product.append(median_step(plain_product(graph, HIDDEN), rounds))
+        step.append(median_step(distributed(deployed(graph, 64, HIDDEN)[1]), rounds))
+    found = {"sizes": sizes, "step": step, "product": product}
+    return found | _exponents(found)
+
+
+def edges(num_vertices: int, per_vertex: list[int], rounds: int) -> dict[str, Any]:
+    """So many edges a vertex, 64 agents."""
+    step, product, sizes = [], [], [num_vertices * d for d in per_vertex]
+    for size in sizes:
+        graph = gossamer.load(f"blocks:vertices={num_vertices},edges={size},features=32,classes=8")
+        product.append(median_step(plain_product(graph, HIDDEN), rounds))
+        step.append(median_step(distributed(deployed(graph, 64, HIDDEN)[1]), rounds))
+    found = {"sizes": sizes, "step": step, "product": product}
+    return found | _exponents(found)
+
+
+def agents(num_vertices: int, numbers: list[int], rounds: int) -> dict[str, Any]:
+    """10 edges and 32 features a vertex."""
+    graph = gossamer.load(f"blocks:vertices={num_vertices},edges={10 * num_vertices},features=32,classes=8")
+    step, weights = [], []
+    for m in numbers:
+        _, host = deployed(graph, m, HIDDEN)
+        weights.append(sum(part.numel() for part in host.params.values()))
+        step.append(median_step(distributed(host), rounds))
+    found = {"sizes": numbers, "step": step, "weights": weights}
+    return found | {"step_exponent": exponent(numbers, step)}
+
+
+def _exponents(found: dict[str, Any]) -> dict[str, Any]:
+    sizes = found["sizes"]
+    late = slice(-2, None)
+    return {
+        "step_exponent": exponent(sizes, found["step"]),
+        "product_exponent": exponent(sizes, found["product"]),
+        "late_step_exponent": exponent(sizes[late], found["step"][late]),
+        "late_product_exponent": exponent(sizes[late], found["product"][late]),
+    }
+
+
+def show(title: str, found: dict[str, Any]) -> None:
+    print(f"\nstep against {title}")
+    for number, size in enumerate(found["sizes"]):
+        line = f"  {size:>10,}  {1e3 * found['step'][number]:9.1f} ms"
+        if "product" in found:
+            line += f"   plain sparse product {1e3 * found['product'][number]:9.1f} ms"
+        if "weights" in found:
+            line += f"   {found['weights'][number]:>10,} weights"
+        print(line)
+    print(f"  exponent {found['step_exponent']:.2f}", end="")
+    if "product" in found:
+        print(
+            f" (plain product {found['product_exponent']:.2f}); between the last two {found['late_step_exponent']:.2f} "
+            f"(plain product {found['late_product_exponent']:.2f})",
+            end="",
+        )
+    print()
+
+
+def plot(found: dict[str, dict[str, Any]], path: str) -> None:
+    """Log-log, one panel for each."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3.4), layout="constrained")
+    for axis, (title, one) in zip(axes, found.items(), strict=True):
+        axis.loglog(one["sizes"], one["step"], "o-", label=f"step, exponent {one['step_exponent']:.2f}")
+        if "product" in one:
+            label = f"plain sparse product, {one['product_exponent']:.2f}"
+            axis.loglog(one["sizes"], one["product"], "s--", color="grey", label=label)
+        axis.set_xlabel(title)
+        axis.set_ylabel("seconds")
+        axis.grid(True, which="both", alpha=0.3)
+        axis.legend(fontsize=8)
+    figure.savefig(path, dpi=120)

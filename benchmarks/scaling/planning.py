@@ -1,0 +1,62 @@
+"""Planning beside reading: from an assignment to hosts, to message counts and to shards."""
+
+from typing import Any
+
+import numpy as np
+
+import gossamer
+from gossamer.agents.share import make_share, make_whole
+from gossamer.assignment import streaming
+from gossamer.data import DataGraph
+from gossamer.runtime.deployment import host_of, make_deployment
+from gossamer.runtime.messages import count_messages
+from gossamer.runtime.settings import make_settings
+from scaling.measure import timed
+
+
+def write_npz(graph: DataGraph, path: str) -> None:
+    """The graph in the npz layout of docs/data.md."""
+    a = graph.adjacency
+    arrays = {"data": a.data.astype(np.float32), "indices": a.indices, "indptr": a.indptr, "shape": np.array(a.shape)}
+    split = {"train_idx": graph.train, "val_idx": graph.validation, "test_idx": graph.test}
+    np.savez(
+        path,
+        **{f"adj_matrix.{name}": array for name, array in arrays.items()},
+        features=graph.features,
+        labels=graph.targets,
+        **{name: np.flatnonzero(mask) for name, mask in split.items()},
+    )
+
+
+def compare(path: str, agents: int) -> dict[str, float]:
+    """Seconds of reading, of partitioning, and of each part of planning."""
+    reading, graph = timed(lambda: gossamer.load(path))
+    settings = make_settings({"agents": agents, "topology": "needed"})
+    partition, owner = timed(lambda: streaming(graph.adjacency, agents, 0))
+    deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
+    hosting, _ = timed(lambda: host_of(deployment, settings))
+    counting, _ = timed(lambda: count_messages(deployment, settings, 1))
+    sharing, _ = timed(lambda: _cut_all(deployment, agents))
+    return {
+        "reading": reading,
+        "partitioning": partition,
+        "links, C and D": deploying,
+        "fields and plans of a host": hosting,
+        "message rows, train and evaluation": counting,
+        "shares of all agents": sharing,
+    }
+
+
+def _cut_all(deployment: Any, agents: int) -> None:
+    filters = [layer.filter for layer in deployment.network.layers]
+    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
+    for k in range(agents):
+        make_share(whole, [k])
+
+
+def show(found: dict[str, float]) -> None:
+    print("\nplanning beside reading")
+    for name, seconds in found.items():
+        print(f"  {name:36s} {seconds:7.1f} s  {seconds / found['reading']:5.2f} x reading")
+    planned = found["links, C and D"] + found["fields and plans of a host"]
+    print(f"  {'planned':36s} {planned:7.1f} s  {planned / found['reading']:5.2f} x reading")

@@ -1,0 +1,30 @@
+"""Dropout in pieces: the same entries as at once, and the gradient of a product with the mask."""
+
+import pytest
+import torch
+
+from gossamer.agents import dropout
+from gossamer.agents.keyed import column_entropy, keep, row_entropy
+
+OF = (3, 5, 1)  # seed, step, layer
+
+
+@pytest.mark.parametrize("shape", [(50, 6), (50, 4, 6), (300,), (0, 6)])
+@pytest.mark.parametrize("piece", [1, 40, 10**6])
+def test_pieces_change_nothing(shape: tuple[int, ...], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout, "PIECE", piece)
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    words = row_entropy(torch.arange(shape[0])).view(-1, *[1] * (len(shape) - 1))
+    if len(shape) == 3:
+        words = words + row_entropy(torch.arange(shape[1]))[None, :, None]
+    whole = words + column_entropy(torch.arange(shape[-1])) if len(shape) > 1 else words
+    mask = keep(whole, *OF, 0.25).double() / 0.75
+    found = dropout.dropped(x, words, 0.25, OF)
+    torch.testing.assert_close(found, x * mask, rtol=1e-15, atol=0)
+    g = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(torch.autograd.grad(found, x, g)[0], g * mask, rtol=1e-15, atol=0)
+
+
+def test_without_dropout_the_input_itself_comes_back() -> None:
+    x = torch.ones(2, 2)
+    assert dropout.dropped(x, torch.empty(0), 0.0, OF) is x
