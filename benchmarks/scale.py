@@ -1,11 +1,12 @@
 """How time and memory grow with the graph and the agents, on one host.
 
-    python benchmarks/scale.py [--only growth partitioners planning pyg] [--quick] [--out growth.png] [--json]
+    python benchmarks/scale.py [--only growth partitioners planning pyg ranks] [--quick] [--out growth.png] [--json]
 
 growth        a step against vertices, edges and agents, with exponents, beside a plain sparse product
 partitioners  METIS, streaming, growth and uniform: time, edge cut, balance, message rows
 planning      links, fields, plans and shards beside reading the graph from an npz file
 pyg           time and memory of a step against PyTorch Geometric, centralised, also on Coauthor Physics
+ranks         one rank of a cluster against two, one thread each, beside what memory bandwidth allows, also on Physics
 
 The full run takes a graph of a million vertices and 10 million edges with 128 features and needs 16 GB (PyTorch
 Geometric's edge_index); --quick takes one of 20 thousand vertices.
@@ -21,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scaling import against_pyg, growth, partitioners, planning
+from scaling import against_pyg, growth, partitioners, planning, ranks
 
 import gossamer
 from gossamer.errors import GossamerError
 
-PARTS = ("growth", "partitioners", "planning", "pyg")
+PARTS = ("growth", "partitioners", "planning", "pyg", "ranks")
 
 
 def run_growth(quick: bool, out: str | None) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def main() -> None:
         found["growth"] = run_growth(options.quick, options.out)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "blocks.npz")
-        if set(options.only) & {"partitioners", "planning", "pyg"}:
+        if set(options.only) & {"partitioners", "planning", "pyg", "ranks"}:
             graph = gossamer.load(name)
             planning.write_npz(graph, path)
             if "partitioners" in options.only:
@@ -75,6 +76,8 @@ def main() -> None:
             planning.show(found["planning"])
         if "pyg" in options.only:
             found["pyg"] = compare_with_pyg(name, path, options)
+        if "ranks" in options.only:
+            found["ranks"] = compare_ranks(name, path, options)
     if options.json:
         print(json.dumps(found))
 
@@ -94,10 +97,26 @@ def compare_with_pyg(name: str, path: str, options: argparse.Namespace) -> dict[
     return found
 
 
+def compare_ranks(name: str, path: str, options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for title, dataset, goal in (
+        (name, path, "at least 1.6 times"),
+        ("coauthor-physics", "coauthor-physics", "90 % of that"),
+    ):
+        if dataset != path and "GOSSAMER_DATA" not in os.environ:
+            continue
+        for agents in (16, 64):
+            one = found[f"{title}, {agents} agents"] = ranks.compare(dataset, agents, options.rounds, 5)
+            ranks.show(title, agents, one, goal)
+    return found
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--own-process"]:
         warnings.simplefilter("ignore")
         dataset, agents, steps, competitor = sys.argv[2:]
         against_pyg.own_process(dataset, int(agents), int(steps), competitor)
+    elif sys.argv[1:2] == ["--rank"]:
+        ranks.one_rank(Path(sys.argv[2]), int(sys.argv[3]))
     else:
         main()

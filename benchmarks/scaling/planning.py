@@ -35,7 +35,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
     partition, owner = timed(lambda: streaming(graph.adjacency, agents, 0))
     deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
     hosting, _ = timed(lambda: host_of(deployment, settings))
-    counting, _ = timed(lambda: count_messages(deployment, settings, 1))
+    counting, _ = timed(lambda: count_messages(deployment, settings))
     sharing, _ = timed(lambda: _cut_all(deployment, agents))
     return {
         "reading": reading,

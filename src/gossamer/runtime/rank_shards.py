@@ -48,7 +48,12 @@ def cut_for_ranks(
         about = {"rank": rank, "ranks": size, "agents": agents, **numbers_of(share)}
         write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
         held.append(len(share.targets))
-    stored = {**facts_of(deployment), "messages": count_messages(deployment, settings)}
+    between_ranks = count_messages(deployment, settings, hosting)
+    stored = {
+        **facts_of(deployment),
+        "messages": count_messages(deployment, settings),
+        "between_ranks": {phase: between_ranks[phase] for phase in ("forward", "backward", "consensus")},
+    }
     state = Run(settings, deployment, host_of_settings(share, settings), graph.fingerprint(), stored=stored)
     directory.save_start(folder, state)
     return held
