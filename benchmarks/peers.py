@@ -146,7 +146,7 @@ def report(dataset: str, agents: int, steps: int, rounds: int) -> dict[str, Any]
 
 def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:
     """Of the whole run by phase, with the evaluations at its beginning and end."""
-    counted = count_messages(deployment, settings, settings.steps)
+    counted = count_messages(deployment, settings)
     planned = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
     return planned | {"forward": planned["forward"] + 2 * counted["evaluation"]["bytes"]}
 

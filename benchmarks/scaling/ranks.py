@@ -54,9 +54,8 @@ def compare(dataset: str, agents: int, rounds: int, steps: int) -> dict[str, Any
             for size in (1, 2):
                 said = _ranks(Path(folder) / str(size), size, steps)
                 seconds[size] += said["seconds"]
-                found |= (
-                    {"memory": said["memory"], "sent": said["sent"], "planned": said["planned"]} if size == 2 else {}
-                )
+                if size == 2:
+                    found |= {name: said[name] for name in ("memory", "sent", "planned")}
                 product[size] += _products(Path(folder), size)
     found["seconds"] = {size: statistics.median(part) for size, part in seconds.items()}
     found["product"] = {size: statistics.median(part) for size, part in product.items()}
@@ -70,8 +69,7 @@ def _ranks(folder: Path, size: int, steps: int) -> dict[str, Any]:
     command += [sys.argv[0], "--rank", str(folder), str(steps)]
     done = subprocess.run(
         command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=1800,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -149,6 +147,5 @@ def show(title: str, agents: int, found: dict[str, Any], goal: str) -> None:
     print(f"  a plain sparse product in two processes: {found['bound']:.2f} times as fast as in one; goal: {goal}")
     equal = "equal to" if found["sent"] == found["planned"] else "NOT"
     told = ", ".join(f"{phase} {count / 1e6:.2f} MB" for phase, count in found["sent"].items())
-    print(
-        f"  sent between the ranks in a step: {told}; {equal} the plan's; peak memory of both {found['memory'] / 1e9:.1f} GB"
-    )
+    print(f"  sent between the ranks in a step: {told}; {equal} the plan's")
+    print(f"  peak memory of both ranks {found['memory'] / 1e9:.1f} GB")
