@@ -60,7 +60,7 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("localhost:5001\n", "should have a line for each of 3 agents, it has 1"),
-        ("a:1\nb\nc:3\n", "agent 1: expected host:port and a public key, got 'b'"),
+        ("a:1\nb\nc:3\n", "agent 1: expected an address host:port, got 'b'"),
         ("a:1\nb:99999\nc:3\n", "agent 1: expected host:port"),
         ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 40 characters"),
         ("a:1\nb:2\na:1\n", "two agents listen on a:1"),
