@@ -114,6 +114,8 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     if not facts[:, 0].all():
         unheard = ", ".join(map(str, np.flatnonzero(facts[:, 0] == 0)))
         raise GossamerError(f"no chain of neighbours leads from agent {k} to agent {unheard}; add a link")
+    if not facts[:, 1].any():
+        raise GossamerError("no site has a training example; mark at least one vertex with the split train")
     farthest, _ = yield from exchange.spread(np.eye(m)[k] * away)
     i, j, values, known = touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
