@@ -134,18 +134,23 @@ def _drive(member: Member, transport: Transport, records: Records, watch: Watch,
         if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
             raise MissingNeighbour(
                 f"agent {member.place.agent} has waited {missing:.0f} s for agent "
-                f"{', '.join(map(str, member.waiting_for))} at step {member.position[0]}; see whether they run"
+                f"{', '.join(map(str, member.waiting_for))} at step {_training_step(member, first)}; see whether "
+                "they run"
             )
         for sender, parts in transport.receive(min(member.wake_at - now, watch.every)):
             member.receive(sender, parts, time.monotonic())
         member.tick(time.monotonic())
 
 
+def _training_step(member: Member, first: int) -> int:
+    return max(0, member.position[0] - first)
+
+
 def _state(member: Member, transport: Transport, records: Records, now: float, first: int) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
-        "step": max(0, member.position[0] - first),
+        "step": _training_step(member, first),
         "planning": member.position[0] < first,
         "epoch": member.epoch,
         "finished": member.finished,
