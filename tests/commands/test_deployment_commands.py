@@ -112,8 +112,8 @@ def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: st
     shown = {str(column.header): list(column.cells) for column in table.columns}
     assert shown["accuracy" if classes else "mse"][0] == score
     assert shown["neighbours"][0] == "1, 2"
-    assert shown["waiting for"][0] == "2 (5 s)"
-    assert shown["step"] == ["7", "starting"]
+    assert shown["waiting for"] == ["2 (5 s)", "(starting)"]
+    assert shown["step"] == ["7", ""]
 
 
 def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:
