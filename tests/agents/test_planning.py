@@ -9,6 +9,7 @@ from agents.cases import Case, make_case, watched
 from scipy import sparse
 
 from gossamer import topology
+from gossamer.agents.exchange import Outbox
 from gossamer.agents.planning import Site, plan_site, planned_shapes
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.assignment import shared_edges
@@ -138,3 +139,18 @@ def test_neighbours_that_mean_another_run_are_named(change: Any, complaint: str)
     planned[1] = change(planned[1])
     with pytest.raises(GossamerError, match=complaint):
         run_together([plan_site(site) for site in planned])
+
+
+@pytest.mark.parametrize("lie", [1e308, 1e6 + 0.5])
+@pytest.mark.parametrize("last", [1, M])
+def test_counts_that_cannot_be_are_refused(lie: float, last: int) -> None:
+    """A neighbour that tells them ends the planning with a message: in the sums of counts, and in those of links."""
+    planned = sites(make_case(), "normalized", ~np.eye(M, dtype=bool))
+    lied_at = len(planned_shapes(planned[1])) - last
+
+    def told(box: Outbox) -> None:
+        for vector in box.messages.values() if box.index == lied_at else ():
+            vector.fill_(lie)
+
+    with pytest.raises(GossamerError, match="numbers of vertices, training examples or links that cannot be"):
+        run_together([plan_site(planned[0]), watched(plan_site(planned[1]), told), *map(plan_site, planned[2:])])

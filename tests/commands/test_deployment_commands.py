@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from gossamer.cli import app
+from gossamer.report.terminal import crew_table
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
@@ -61,7 +62,7 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     [
         ("localhost:5001\n", "should have a line for each of 3 agents, it has 1"),
         ("a:1\nb\nc:3\n", "agent 1: expected an address host:port, got 'b'"),
-        ("a:1\nb:99999\nc:3\n", "agent 1: expected host:port"),
+        ("a:1\nb:99999\nc:3\n", "agent 1: expected an address host:port"),
         ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 40 characters"),
         ("a:1\nb:2\na:1\n", "two agents listen on a:1"),
         ("a:1 KEY\nb:2 KEY\nc:3\n", "two agents have the same public key"),
@@ -75,6 +76,44 @@ def test_a_hosts_file_that_does_not_fit_is_told(tmp_path: Path, text: str, messa
     assert code == 2
     assert message in told
     assert not (tmp_path / "shards").exists()
+
+
+def test_a_site_whose_secret_lies_in_its_shard_already_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "features.csv").write_text("vertex,x\n1,1\n2,0\n")
+    (tmp_path / "labels.csv").write_text("vertex,label,split\n1,0,train\n2,1,test\n")
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
+    (tmp_path / "owners.csv").write_text("vertex,agent\n")
+    invoke("keys", "--out", str(tmp_path))
+    (tmp_path / "site.toml").write_text(
+        'run = "alone"\nagent = 0\naddress = "localhost:5001"\nsecret = "key.secret"\ndata = "."\nclasses = 2\n'
+        "[neighbours]\n[settings]\nagents = 1\n"
+    )
+    folder = tmp_path / "shards" / "agent-0"
+    invoke("keys", "--out", str(folder))
+    (folder / "key.public").unlink()
+    make = ("shard", "--site", str(tmp_path / "site.toml"), "--out", str(tmp_path / "shards"))
+    code, _, told = invoke(*make)
+    assert code == 2
+    assert "key.secret exists" in told
+    assert [path.name for path in folder.iterdir()] == ["key.secret"]
+    (folder / "key.secret").write_text((tmp_path / "key.secret").read_text())
+    code, table, told = invoke(*make)
+    assert code == 0, told
+    assert "localhost:5001" in table
+    assert (folder / "shard.json").is_file()
+
+
+@pytest.mark.parametrize(("classes", "score"), [(True, "25.0%"), (False, "0.2500")])
+def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: str) -> None:
+    measured = {"train": [4.0, 1.0, 8.0], "validation": [2.0, 1.0, 4.0], "test": [0.0, 0.0, 0.0]}
+    state = {"step": 7, "metrics": measured, "neighbours": [1, 2], "bytes_in": 3e6, "bytes_out": 2e6, "refused": {},
+             "finished": False, "waiting_for": [2], "waited": 5.0}  # fmt: skip
+    table = crew_table({0: state}, 2, 9, classes)
+    shown = {str(column.header): list(column.cells) for column in table.columns}
+    assert shown["accuracy" if classes else "mse"][0] == score
+    assert shown["neighbours"][0] == "1, 2"
+    assert shown["waiting for"] == ["2 (5 s)", "(starting)"]
+    assert shown["step"] == ["7", ""]
 
 
 def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:

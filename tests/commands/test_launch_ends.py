@@ -85,7 +85,7 @@ def agent_of(group: int, agent: int) -> int:
 
 
 def test_what_an_agent_says_when_it_fails_is_shown(tmp_path: Path) -> None:
-    command = [*LAUNCH, "--update", "gd", "--step-size", "1e30", "--steps", "50"]
+    command = [*LAUNCH, "--update", "gd", "--step-size", "1e6", "--weight-decay", "1", "--steps", "50"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         _, told = process.communicate(timeout=LIMIT)

@@ -1,6 +1,8 @@
 """Sites that pool nothing end with the weights of shards that were cut from the whole; their mistakes are told."""
 
+import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ from scipy import sparse
 from gossamer.errors import GossamerError
 from gossamer.runtime.crew import free_ports, write_secret
 from gossamer.runtime.deployment import Deployment
-from gossamer.runtime.peer import Watch, run_peer, train_over
+from gossamer.runtime.peer import Watch, read_secret, run_peer, train_over
+from gossamer.runtime.records import Records
 from gossamer.runtime.settings import Settings
+from gossamer.runtime.shards import Contact
 from gossamer.runtime.sites import POOLED, read_site_shard, site_of_file, write_site_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
+from gossamer.runtime.work import PlannedTraining
 
 RUN = "apart"
 
@@ -172,6 +177,55 @@ def test_a_site_without_a_key_runs_insecure_only(tmp_path: Path) -> None:
         run_peer(tmp_path / "agent-0", Watch())
 
 
+def test_a_key_that_is_put_into_the_shard_later_is_used(tmp_path: Path) -> None:
+    paths = write_sites(tmp_path, *deployed())
+    paths[0].write_text(paths[0].read_text().replace('secret = "key.secret"\n', ""))
+    shard, secret = site_of_file(paths[0])[0], new_keys()[1]
+    write_site_shard(tmp_path / "agent-0", shard)
+    write_secret(tmp_path / "agent-0" / "key.secret", secret)
+    assert read_secret(tmp_path / "agent-0", shard) == secret
+    with pytest.raises(GossamerError, match="is not the key that agent 0's neighbours know"):
+        read_secret(tmp_path / "agent-0", replace(shard, contact=Contact("127.0.0.1:1", new_keys()[0])))
+
+
+def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
+    """The run's folder stays where a shard was made anew from changed data."""
+    folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
+    assert in_threads(folders, run=over(Hub())) == []
+    shard = read_site_shard(folders[0])
+    moved = replace(shard, contact=Contact("127.0.0.1:1", None))
+    write_site_shard(folders[0], moved)
+    PlannedTraining(moved, folders[0] / f"run-{RUN}", Records(tmp_path / "metrics.jsonl"))  # addresses may change
+    for changed in (
+        replace(shard, data=replace(shard.data, features=2 * shard.data.features)),
+        replace(shard, settings=shard.settings.model_copy(update={"steps": 3})),
+    ):
+        write_site_shard(folders[0], changed)
+        with pytest.raises(GossamerError, match="belongs to other data or settings"):
+            over(Hub())(folders[0], Watch(give_up=5))
+
+
+def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
+    """Else one that dies while all plan again would train on what the others have left."""
+    folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
+    assert in_threads(folders, run=over(Hub())) == []
+    shard, kept = read_site_shard(folders[0]), folders[0] / f"run-{RUN}"
+    work = PlannedTraining(shard, kept, Records(tmp_path / "metrics.jsonl"))
+    assert work.steps() == [0, 1, 3]
+    next(work.program(0))
+    assert work.steps() == [0]
+    assert PlannedTraining(shard, kept, Records(tmp_path / "metrics.jsonl")).steps() == [0]
+
+
+def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
+    deployment, settings = deployed()
+    graph = deployment.graph
+    paths = write_sites(tmp_path, replace(deployment, graph=replace(graph, train=np.zeros_like(graph.train))), settings)
+    failures = in_threads(shards_of(paths, tmp_path / "shards"), Watch(give_up=20), run=over(Hub()))
+    assert len(failures) == M
+    assert all("no site has a training example" in str(one) for one in failures)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -191,6 +245,10 @@ def test_a_site_without_a_key_runs_insecure_only(tmp_path: Path) -> None:
         ('data = "data.npz"', 'data = "nowhere"', "expected a folder of CSV tables or an .npz file"),
         ("classes = 3", 'classes = 3\ncombination = "data.npz"', "cannot read C from"),
         ("agent = 0", "agent = ", "not valid TOML"),
+        ("classes = 3", "classes = 10000000000", "classes must be 2 to"),
+        ("classes = 3", 'classes = ["a", "b", "a"]', "different names"),
+        ("[neighbours]", "[neighbours]\n'²' = 3", "neighbours are numbered"),
+        ('address = "127.0.0.1:', 'address = "a b:', "expected an address host:port"),
     ],
 )
 def test_a_site_file_that_does_not_fit_is_told(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -219,6 +277,16 @@ def test_an_edge_to_a_stranger_is_told(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     with pytest.raises(GossamerError, match="edges lead to agent 1, which is not a neighbour"):
         site_of_file(path)
+
+
+def test_neighbours_that_share_a_key_or_an_address_are_told(tmp_path: Path) -> None:
+    path = write_sites(tmp_path, *deployed())[0]
+    text = path.read_text()
+    for pattern, what in ((r'key = "([^"]*)"', "key"), (r'address = "([^"]*)"', "address")):
+        one, other = re.findall(pattern, text)[-2:]
+        path.write_text(text.replace(other, one))
+        with pytest.raises(GossamerError, match=f"two agents have the {what}"):
+            site_of_file(path)
 
 
 def test_settings_that_differ_where_it_does_not_matter_are_alike(tmp_path: Path) -> None:

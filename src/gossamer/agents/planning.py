@@ -110,11 +110,15 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     facts[k] = own.sum(), train.sum()
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
     told, away = yield from exchange.spread(np.concatenate([facts.reshape(-1), times]))
+    _check_whole(told, 2.0**53 / m, k)
     facts, times = told[: m * FACTS].reshape(m, FACTS), told[m * FACTS :]
     if not facts[:, 0].all():
         unheard = ", ".join(map(str, np.flatnonzero(facts[:, 0] == 0)))
         raise GossamerError(f"no chain of neighbours leads from agent {k} to agent {unheard}; add a link")
+    if not facts[:, 1].any():
+        raise GossamerError("no site has a training example; mark at least one vertex with the split train")
     farthest, _ = yield from exchange.spread(np.eye(m)[k] * away)
+    _check_whole(farthest, m - 1, k)
     i, j, values, known = touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
@@ -204,6 +208,15 @@ def _compare(site: Site, z: int, card: Floats) -> None:
     for part, told in complaints:
         if (card[part] != mine[part]).any():
             raise GossamerError(f"agent {site.agent} cannot train with agent {z}, which has {told()}")
+
+
+def _check_whole(told: Floats, most: float, agent: int) -> None:
+    """Refuse numbers that count nothing, before anything is made of them."""
+    if ((told < 0) | (told > most) | (told % 1 != 0)).any():
+        raise GossamerError(
+            f"agent {agent} was told numbers of vertices, training examples or links that cannot be; look for a "
+            "neighbour with another version of Gossamer, or one that lies"
+        )
 
 
 def _digest(content: bytes) -> Floats:

@@ -42,10 +42,11 @@ def launch(
     with follow() as (_, progress):
         state = launching.prepare(graph, settings, folder, progress)
     folders = write_shards(folder / "agents", state.deployment, settings)
+    classes = graph.num_classes is not None
     began = time.monotonic()
     with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
         for states in crew.watch():
-            live.update(terminal.crew_table(states, state.deployment.num_agents, settings.steps))
+            live.update(terminal.crew_table(states, state.deployment.num_agents, settings.steps, classes))
     state.seconds = time.monotonic() - began
     with follow() as (hooks, _):
         result = launching.gather(graph, state, folders, folder, hooks)

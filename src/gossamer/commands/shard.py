@@ -126,10 +126,10 @@ def _from_site(site: Path, out: Path) -> None:
     folder = out / f"agent-{made.agent}"
     if (folder / MANIFEST).exists():
         raise GossamerError(f"{folder} holds a shard already; move it away, or give another --out")
-    write_site_shard(folder, made)
     if secret is not None:
-        write_secret(folder / "key.secret", secret)
-    else:
+        _put_secret(folder / "key.secret", secret)
+    write_site_shard(folder, made)
+    if secret is None:
         err.print(
             f"[yellow]warning:[/] {terminal.escape(str(site))} has no secret key; put key.secret into "
             f"{terminal.escape(str(folder))}, or run the peer with --insecure on a network that you trust",
@@ -138,11 +138,18 @@ def _from_site(site: Path, out: Path) -> None:
     terminal.show_shards(Console(), [made], out)
 
 
+def _put_secret(path: Path, secret: str) -> None:
+    """The site's secret key into its shard, where it may lie already."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_text().strip() != secret:
+        write_secret(path, secret)
+
+
 def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, str]]:
     """The agents' addresses and public keys, and the secret keys of those that had none."""
     try:
         lines = [line.split() for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise GossamerError(f"cannot read the hosts file {path}: {error}") from None
     entries = [line for line in lines if line]
     if len(entries) != num_agents:

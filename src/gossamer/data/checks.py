@@ -41,6 +41,7 @@ def checked_features(features: Features) -> Features:
     """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become floats."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, copy=True)
+        _check_parts(features)
         features.sum_duplicates()
         check_real(features, "features")
         values = features.data
@@ -69,8 +70,20 @@ def checked_features(features: Features) -> Features:
     return features
 
 
-def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each undirected edge once with i < j; both directions may be given if their weights agree."""
+def _check_parts(features: sparse.csr_array) -> None:
+    """Refuse a CSR matrix that points outside of itself; a product with it would read memory that is not its own."""
+    try:
+        features.check_format(full_check=True)
+    except ValueError as error:
+        raise GossamerError(f"the sparse features do not fit together: {error}") from None
+
+
+def checked_edges(
+    edges: ArrayLike, weights: ArrayLike | None, n: int, numbers: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each undirected edge once with i < j; both directions may be given if their weights agree.
+
+    Errors call a vertex by its place, or by its number there in `numbers`."""
     try:
         pairs = np.asarray(edges)
         w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -92,7 +105,7 @@ def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[
         )
     if w.size and not (w.min() > 0 and np.isfinite(w.max())):
         wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
-        i, j = pairs[wrong[0]]
+        i, j = pairs[wrong[0]] if numbers is None else numbers[pairs[wrong[0]]]
         raise GossamerError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({i}, {j})")
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
@@ -110,7 +123,7 @@ def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     differs = np.flatnonzero(w != w[first][inverse])
     if len(differs):
-        i, j = pairs[differs[0]]
+        i, j = pairs[differs[0]] if numbers is None else numbers[pairs[differs[0]]]
         raise GossamerError(
             f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
             f"({len(differs)} such edges); the data graph is undirected, so make them equal"
@@ -121,7 +134,7 @@ def checked_edges(edges: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[
 def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
     """Train, validation and test as booleans [n] or [n, batch]; given so, or as the numbers of the vertices."""
     try:
-        found = [_checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+        found = [checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
     except GossamerError:
         raise
     except (ValueError, TypeError) as error:
@@ -134,7 +147,8 @@ def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> lis
     return found
 
 
-def _checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> NDArray[np.bool_]:
+def checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> NDArray[np.bool_]:
+    """One mask as booleans [n], or [n, batch] where there is a batch axis."""
     if given.dtype != np.bool_:
         if given.size and not np.issubdtype(given.dtype, np.integer):
             raise GossamerError(f"the {label} mask must hold booleans or vertex numbers, got {given.dtype}")

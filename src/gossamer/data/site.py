@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gossamer.data.checks import Features, checked_edges, checked_features
+from gossamer.data.checks import Features, checked_edges, checked_features, checked_mask
 from gossamer.data.tables import SPLITS, edge_rows, feature_rows, label_rows, owner_rows
 from gossamer.errors import GossamerError
 
@@ -67,7 +67,7 @@ def make_site(
     num_classes: int | None,
 ) -> SiteData:
     """Check a site's arrays. `edges` name vertices by their numbers; `owners` has the agent of those elsewhere."""
-    if len(np.unique(own)) != len(own) or (own < 0).any():
+    if own.ndim != 1 or len(np.unique(own)) != len(own) or (own < 0).any():
         raise GossamerError("the site's vertices must have different numbers from 0 on")
     elsewhere = np.array(sorted(owners), dtype=np.int64)
     both = np.intersect1d(own, elsewhere)
@@ -82,11 +82,17 @@ def make_site(
         if wrong.any():
             raise GossamerError(f"edge ({', '.join(map(str, edges[wrong][0]))}) {what}")
     vertices = np.union1d(own, edges.reshape(-1)).astype(np.int64)
-    pairs, edge_weights = checked_edges(np.searchsorted(vertices, edges), weights, len(vertices))
+    pairs, edge_weights = checked_edges(np.searchsorted(vertices, edges), weights, len(vertices), vertices)
     rows = checked_features(features)
-    for name, array in (("targets", targets), *masks.items()):
-        if len(array) != len(own):
-            raise GossamerError(f"the site has {len(own)} vertices and {len(array)} {name}; expected one for each")
+    for name, array in (("feature rows", rows), ("targets", targets)):
+        count = array.shape[0] if array.ndim else 0
+        if count != len(own):
+            raise GossamerError(f"the site has {len(own)} vertices and {count} {name}; expected one for each")
+    batch = rows.shape[1] if rows.ndim == 3 else None
+    for name, mask in masks.items():
+        if mask.dtype != np.bool_:  # a list of vertices would be ambiguous: their numbers, or their places here
+            raise GossamerError(f"the {name} mask must hold booleans, one for each vertex, got {mask.dtype}")
+    masks = {name: checked_mask(mask, name, len(own), batch) for name, mask in masks.items()}
     order = np.argsort(own)
     return SiteData(
         vertices,
@@ -94,25 +100,32 @@ def make_site(
         pairs,
         edge_weights,
         rows[order],
-        _targets(targets, masks, num_classes, rows.ndim == 3)[order],
+        _targets(targets, masks, num_classes, batch)[order],
         {name: mask[order] for name, mask in masks.items()},
         num_classes,
     )
 
 
-def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: int | None, has_times: bool) -> Any:
+def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: int | None, batch: int | None) -> Any:
     used = np.logical_or.reduce(list(masks.values()))
     if num_classes is not None:
-        if not np.issubdtype(y.dtype, np.integer) or y.ndim != 1:
-            raise GossamerError(f"classes must be whole numbers, one for each vertex, got {y.dtype} {y.shape}")
+        if not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or batch is not None:
+            raise GossamerError(
+                f"classes must be whole numbers, one for each vertex and without a time axis, got {y.dtype} {y.shape}"
+                + (f" with {batch} time steps" if batch is not None else "")
+            )
         if (y >= num_classes).any() or (y[used] < 0).any():
             raise GossamerError(f"classes must be numbered 0 to {num_classes - 1}, and known where a split needs them")
         return y.astype(np.int64)
     if not np.issubdtype(y.dtype, np.floating):
         raise GossamerError("whole numbers for targets are classes: name all sites' classes in the site file")
-    y = y[..., None] if y.ndim == 1 + has_times else y
-    if y.ndim != 2 + has_times or not np.isfinite(y[used]).all():
-        raise GossamerError(f"real targets must be finite and [vertices{', time' * has_times}, outputs], got {y.shape}")
+    leading = used.shape
+    y = y[..., None] if y.ndim == len(leading) else y
+    if y.shape[:-1] != leading or not np.isfinite(y[used]).all():
+        expected = ", ".join(map(str, leading))
+        raise GossamerError(
+            f"real targets must be finite where a split needs them and [{expected}, outputs], got {y.shape}"
+        )
     return np.nan_to_num(y, posinf=0.0, neginf=0.0)
 
 
@@ -121,7 +134,9 @@ def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
     number = {name: i for i, name in enumerate(names)}
     own = np.array([_vertex(name, folder / "features.csv") for name in names])
     owners = {_vertex(v, folder / "owners.csv"): k for v, k in owner_rows(folder / "owners.csv").items()}
-    edges, weights = edge_rows(folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "owners.csv")
+    edges, weights = edge_rows(
+        folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
+    )
     labels, splits = label_rows(folder / "labels.csv", number)
     if not any(splits):
         raise GossamerError(
@@ -145,30 +160,45 @@ def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
 
 
 def _vertex(name: str, path: Path) -> int:
-    if not name.isascii() or not name.isdigit() or int(name) >= 2**62:
+    if not name.isascii() or not name.isdigit() or len(name) > 19 or int(name) >= 2**62:
         raise GossamerError(f"{path}: vertices must be named by numbers that all sites agree on, got {name!r}")
     return int(name)
 
 
 def _of_npz(path: Path) -> Any:
+    if not zipfile.is_zipfile(path):
+        raise GossamerError(f"cannot read {path}: it is not a whole .npz file; write it with numpy.savez")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        if all(f"features.{part}" in arrays for part in PARTS):
+            data, indices, indptr, shape = (arrays[f"features.{part}"] for part in PARTS)
+            arrays["features"] = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
-    if all(f"features.{part}" in arrays for part in PARTS):
-        data, indices, indptr, shape = (arrays[f"features.{part}"] for part in PARTS)
-        arrays["features"] = sparse.csr_array((data, indices, indptr), shape=tuple(shape))
     missing = {"vertices", "features", "targets", *SPLITS, "edges", "owners"} - set(arrays)
     if missing:
         raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
-    owners = arrays["owners"].reshape(-1, 2).astype(np.int64)
+    owners = _whole(path, arrays, "owners", 2)
+    if len(np.unique(owners[:, 0])) != len(owners):
+        raise GossamerError(f"{path}: owners name a vertex twice; expected one agent for each vertex of other sites")
     return (
-        arrays["vertices"].astype(np.int64),
+        _whole(path, arrays, "vertices", 1),
         arrays["features"],
         arrays["targets"],
-        {split: arrays[split].astype(bool) for split in SPLITS},
-        arrays["edges"].reshape(-1, 2).astype(np.int64),
+        {split: arrays[split] for split in SPLITS},
+        _whole(path, arrays, "edges", 2),
         arrays.get("weights"),
         {int(v): int(k) for v, k in owners},
     )
+
+
+def _whole(path: Path, arrays: dict[str, Any], name: str, ndim: int) -> NDArray[np.int64]:
+    """An array of whole numbers, [n] or [n, 2]."""
+    array = arrays[name]
+    if array.size == 0:
+        return np.zeros((0, 2)[:ndim], dtype=np.int64)
+    if not np.issubdtype(array.dtype, np.integer) or array.ndim != ndim or array.shape[1:] not in ((), (2,)):
+        expected = "[n]" if ndim == 1 else "[n, 2]"
+        raise GossamerError(f"{path}: {name} must be whole numbers {expected}, got {array.dtype} {array.shape}")
+    return np.asarray(array, dtype=np.int64)

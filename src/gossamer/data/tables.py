@@ -114,7 +114,7 @@ def owner_rows(path: Path) -> dict[str, int]:
     _, rows = _rows(path, 2)
     owners: dict[str, int] = {}
     for line, row in rows:
-        if not row[1].isdigit() or row[0] in owners:
+        if not (row[1].isascii() and row[1].isdigit() and len(row[1]) < 10) or row[0] in owners:
             raise GossamerError(f"{path}, line {line}: expected a vertex not named before and its agent, got {row}")
         owners[row[0]] = int(row[1])
     return owners

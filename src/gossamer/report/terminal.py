@@ -217,27 +217,30 @@ def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
     console.print(table)
 
 
-def crew_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int) -> Table:
-    """Where each agent's process stands."""
-    table = Table(title=f"{num_agents} agents, {steps} steps", title_justify="left", title_style="bold")
-    for heading in ("agent", "step", "loss", "accuracy", "in", "out", "refused", "waiting for"):
-        table.add_column(heading, justify="left" if heading == "waiting for" else "right")
+def crew_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int, classes: bool = True) -> Table:
+    """Where each agent's process stands; without lines between columns, so that 80 characters do."""
+    title = f"{num_agents} agents, {steps} steps"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    score = "accuracy" if classes else "mse"
+    for heading in ("agent", "step", "loss", score, "neighbours", "in MB", "out MB", "refused", "waiting for"):
+        table.add_column(heading, justify="left" if heading in ("neighbours", "waiting for") else "right")
     for agent in range(num_agents):
         state = states.get(agent)
         if state is None:
-            table.add_row(str(agent), "starting")
+            table.add_row(str(agent), *[""] * 7, "(starting)")
             continue
         measured = state["metrics"] or {}
         loss, _, count = measured.get("train", (0.0, 0.0, 0))
-        _, held_right, held = measured.get("validation", (0.0, 0.0, 0))
+        _, right, held = measured.get("validation", (0.0, 0.0, 0))
         waits = ", ".join(map(str, state["waiting_for"]))
         table.add_row(
             str(agent),
             str(state["step"]),
             f"{loss / count:.4f}" if count else "-",
-            f"{held_right / held:.1%}" if held else "-",
-            f"{state['bytes_in'] / 1e6:.1f} MB",
-            f"{state['bytes_out'] / 1e6:.1f} MB",
+            f"{right / held:{'.1%' if classes else '.4f'}}" if held else "-",
+            ", ".join(map(str, state["neighbours"])),
+            f"{state['bytes_in'] / 1e6:.1f}",
+            f"{state['bytes_out'] / 1e6:.1f}",
             str(
                 sum(
                     state["refused"].get(name, 0)

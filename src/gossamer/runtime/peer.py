@@ -107,14 +107,14 @@ def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
     path = folder / "key.secret"
     try:
         secret = path.read_text().strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise GossamerError(
             f"cannot read the secret key {path}: {error}; put the one that gossamer keys made there, or use --insecure "
             "on a network that you trust"
         ) from None
     if path.stat().st_mode & 0o077:
         raise GossamerError(f"{path} can be read by others; do: chmod 600 {path}")
-    if public_of(secret) != shard.contact.key:
+    if shard.contact.key not in (None, public_of(secret)):  # a site may have been cut before its key was there
         raise GossamerError(f"{path} is not the key that agent {shard.agent}'s neighbours know; cut the shards again")
     return secret
 
@@ -134,22 +134,28 @@ def _drive(member: Member, transport: Transport, records: Records, watch: Watch,
         if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
             raise MissingNeighbour(
                 f"agent {member.place.agent} has waited {missing:.0f} s for agent "
-                f"{', '.join(map(str, member.waiting_for))} at step {member.position[0]}; see whether they run"
+                f"{', '.join(map(str, member.waiting_for))} at step {_training_step(member, first)}; see whether "
+                "they run"
             )
         for sender, parts in transport.receive(min(member.wake_at - now, watch.every)):
             member.receive(sender, parts, time.monotonic())
         member.tick(time.monotonic())
 
 
+def _training_step(member: Member, first: int) -> int:
+    return max(0, member.position[0] - first)
+
+
 def _state(member: Member, transport: Transport, records: Records, now: float, first: int) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
-        "step": max(0, member.position[0] - first),
+        "step": _training_step(member, first),
         "planning": member.position[0] < first,
         "epoch": member.epoch,
         "finished": member.finished,
         "all_done": member.all_done,
+        "neighbours": list(member.place.neighbours),
         "waiting_for": list(member.waiting_for),
         "waited": round(now - member.waiting_since, 1),
         "bytes_in": sum(transport.bytes_in.values()),

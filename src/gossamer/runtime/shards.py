@@ -39,7 +39,8 @@ class Contact:
 def check_address(address: str, where: str) -> str:
     """host:port as it is, or an error that says where it stood."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0
+    if not host or len(address.split()) != 1 or not 0 < number < 65536:
         raise GossamerError(f"{where}: expected an address host:port, got {address!r}")
     return address
 

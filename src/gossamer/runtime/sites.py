@@ -6,6 +6,7 @@ shard.json          the run, this agent and its neighbours, the settings; checks
 site.safetensors    the site's vertices, the edges that touch them, and its row of C if that was given
 """
 
+import hashlib
 import json
 import re
 import tomllib
@@ -44,6 +45,7 @@ NEEDED: dict[str, tuple[type, ...]] = {
 }
 ALLOWED: dict[str, tuple[type, ...]] = {"secret": (str,), "classes": (int, list), "combination": (str,)}
 POOLED = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
+MOST_CLASSES = 1 << 16
 OWN = (*POOLED, "threads")  # settings that the sites need not have alike
 
 
@@ -91,7 +93,7 @@ def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise GossamerError(f"{path} is not valid TOML: {error}") from None
     _check_keys(path, given)
     settings = _settings(path, given["settings"])
@@ -101,12 +103,7 @@ def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given["run"]):
         raise GossamerError(f"{path}: run must be up to 64 letters, digits, dots or dashes, got {given['run']!r}")
     neighbours = _neighbours(path, given["neighbours"], agent, m)
-    classes = given.get("classes")
-    data = read_site(
-        path.parent / given["data"],
-        agent,
-        None if classes is None else [str(c) for c in (range(classes) if isinstance(classes, int) else classes)],
-    )
+    data = read_site(path.parent / given["data"], agent, _classes(path, given.get("classes")))
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
     if strangers:
         raise GossamerError(
@@ -116,6 +113,7 @@ def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     secret = _read_secret(path.parent / given["secret"]) if "secret" in given else None
     weights = _row_of_c(path.parent / given["combination"], agent, m, neighbours) if "combination" in given else None
     contact = Contact(check_address(given["address"], str(path)), None if secret is None else public_of(secret))
+    _check_apart(path, [contact, *neighbours.values()])
     return SiteShard(agent, data, weights, settings, given["run"], contact, neighbours), secret
 
 
@@ -147,7 +145,7 @@ def _settings(path: Path, values: dict[str, Any]) -> Settings:
 def _neighbours(path: Path, table: Mapping[str, Any], agent: int, m: int) -> dict[int, Contact]:
     found = {}
     for name, entry in table.items():
-        if not name.isdigit() or not 0 <= int(name) < m or int(name) == agent:
+        if name not in map(str, range(m)) or int(name) == agent:
             raise GossamerError(f"{path}: neighbours are numbered 0 to {m - 1} without {agent} itself, got {name!r}")
         if not isinstance(entry, dict) or not set(entry) <= {"address", "key"} or "address" not in entry:
             raise GossamerError(f'{path}: neighbour {name} must be {{ address = "host:port", key = "..." }}')
@@ -158,10 +156,31 @@ def _neighbours(path: Path, table: Mapping[str, Any], agent: int, m: int) -> dic
     return dict(sorted(found.items()))
 
 
+def _classes(path: Path, given: int | list[Any] | None) -> list[str] | None:
+    if given is None:
+        return None
+    many = given if isinstance(given, int) else len(given)
+    if not 2 <= many <= MOST_CLASSES:
+        raise GossamerError(f"{path}: classes must be 2 to {MOST_CLASSES}, got {many}")
+    names = [str(name) for name in (range(given) if isinstance(given, int) else given)]
+    if len(set(names)) < len(names):
+        raise GossamerError(f"{path}: classes must have different names, got {given}")
+    return names
+
+
+def _check_apart(path: Path, contacts: list[Contact]) -> None:
+    """An agent is known by its key and reached at its address, so no two may share one."""
+    for what in ("address", "key"):
+        values = [value for contact in contacts if (value := getattr(contact, what)) is not None]
+        twice = [value for value in values if values.count(value) > 1]
+        if twice:
+            raise GossamerError(f"{path}: two agents have the {what} {twice[0]}; give each its own")
+
+
 def _read_secret(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise GossamerError(f"cannot read the secret key {path}: {error}; make one with gossamer keys") from None
 
 
@@ -172,7 +191,7 @@ def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact])
             C = np.array(json.loads(path.read_text())["combination"], dtype=np.float64)
         else:
             C = np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.float64)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise GossamerError(f"cannot read C from {path}: {error}") from None
     if C.shape not in ((m, m), (1, m)):
         raise GossamerError(f"{path} must hold C, {m} x {m}, or row {agent} of it; got {C.shape}")
@@ -186,6 +205,20 @@ def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact])
 
 
 def write_site_shard(folder: Path, shard: SiteShard) -> None:
+    about = {"agent": shard.agent, "num_classes": shard.data.num_classes, **membership(shard)}
+    write_folder(folder, "site.safetensors", _arrays(shard), about)
+
+
+def fingerprint(shard: SiteShard) -> str:
+    """The same for shards of the same data, settings and neighbours, wherever these listen."""
+    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.neighbours)]).encode())
+    for name, array in sorted(_arrays(shard).items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _arrays(shard: SiteShard) -> dict[str, Any]:
     data = shard.data
     arrays: dict[str, Any] = {
         "vertices": data.vertices,
@@ -198,8 +231,7 @@ def write_site_shard(folder: Path, shard: SiteShard) -> None:
     }
     if shard.weights is not None:
         arrays["combination"] = shard.weights
-    about = {"agent": shard.agent, "num_classes": data.num_classes, **membership(shard)}
-    write_folder(folder, "site.safetensors", arrays, about)
+    return arrays
 
 
 def is_site(folder: Path) -> bool:

@@ -44,10 +44,10 @@ def new_keys() -> tuple[str, str]:
     return public.decode(), secret.decode()
 
 
-def check_key(key: str, where: str) -> str:
+def check_key(key: object, where: str) -> str:
     """A public key as it is, or an error that says where it stood."""
     try:
-        if len(z85.decode(key.encode())) == 32:
+        if isinstance(key, str) and len(z85.decode(key.encode())) == 32:
             return key
     except (ValueError, KeyError, struct.error):
         pass

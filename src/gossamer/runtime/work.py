@@ -10,6 +10,8 @@ from typing import Protocol
 from gossamer.agents.exchange import Phase
 from gossamer.agents.planning import plan_site, planned_shapes
 from gossamer.agents.share import Share
+from gossamer.errors import GossamerError
+from gossamer.files import write_atomically
 from gossamer.runtime.checkpoints import Disk, Ledger
 from gossamer.runtime.deployment import host_of_settings, network_for
 from gossamer.runtime.member import Program
@@ -17,7 +19,7 @@ from gossamer.runtime.place import Store
 from gossamer.runtime.program import Slot, begin, make_schedule, tagged
 from gossamer.runtime.records import Records
 from gossamer.runtime.shards import MANIFEST, Shard, checkpoints_to_keep, read_shard, write_shard
-from gossamer.runtime.sites import SiteShard
+from gossamer.runtime.sites import SiteShard, fingerprint
 from gossamer.runtime.tensors import write_tensors
 from gossamer.runtime.wire import Position, RefusedError
 
@@ -85,6 +87,7 @@ class PlannedTraining(Ledger):
         self.store = self
         self._training: Training | None = None
         if (self._planned / MANIFEST).is_file():
+            self._check_origin()
             self._training = Training(read_shard(self._planned), kept, records)
 
     def steps(self) -> list[int]:
@@ -94,6 +97,7 @@ class PlannedTraining(Ledger):
 
     def program(self, step: int) -> Program:
         if step == 0:
+            self._forget()
             share, diameter = yield from tagged("site", 0, plan_site(self._site))
             self._training = Training(self._write(share, diameter), self.folder, self._records)
         if self._training is None:
@@ -112,10 +116,26 @@ class PlannedTraining(Ledger):
     def _planned(self) -> Path:
         return self.folder / "planned"
 
+    def _check_origin(self) -> None:
+        """A plan of other data or settings is not this site's."""
+        origin = self._planned / "origin"
+        if not origin.is_file() or origin.read_text() != fingerprint(self._shard):
+            raise GossamerError(
+                f"{self.folder} belongs to other data or settings than this site's shard; give the run another name at "
+                "every site, or move the folder away to let all agents begin anew"
+            )
+
+    def _forget(self) -> None:
+        """Before all plan anew: whoever dies meanwhile must not come back with a plan that the others have left."""
+        self._training = None
+        (self._planned / MANIFEST).unlink(missing_ok=True)
+
     def _write(self, share: Share, diameter: int) -> Shard:
         shard, settings = self._shard, self._shard.settings
         keep = checkpoints_to_keep(diameter, settings)
         made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep)
+        self._planned.mkdir(exist_ok=True)
+        write_atomically(self._planned / "origin", fingerprint(shard).encode())
         write_shard(self._planned, made)
         return made
 
