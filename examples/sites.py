@@ -29,6 +29,8 @@ def main() -> None:
     neighbours = shared_edges(graph, owner, given.agents) > 0
     keys = [new_keys() for _ in range(given.agents)]
     addresses = [f"127.0.0.1:{port}" for port in free_ports(given.agents)]
+    if given.out.exists():
+        parser.error(f"{given.out} exists; move it away or choose another --out")
     for k in range(given.agents):
         folder = given.out / f"site-{k}"
         folder.mkdir(parents=True)

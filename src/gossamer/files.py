@@ -6,7 +6,7 @@ from pathlib import Path
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what `write_atomically` could not finish because its process was killed; no other may be at work."""
-    for path in folder.glob(".*"):
+    for path in folder.rglob(".*"):
         if path.suffix[1:].isdigit():
             path.unlink(missing_ok=True)
 

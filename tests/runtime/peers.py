@@ -19,7 +19,7 @@ from gossamer.runtime.simulation import run
 from gossamer.runtime.tensors import read_tensors
 
 M, STEPS = 4, 50
-Run = Callable[[Path, Watch], None]
+Run = Callable[[Path, Watch], Any]
 
 
 def deployed(**changes: Any) -> tuple[Deployment, Settings]:

@@ -1,17 +1,20 @@
 """A shard holds what its agent may know and no more; damage and wrong keys are told."""
 
+import fcntl
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from runtime.peers import deployed
+from runtime.peers import deployed, kept
 
 from gossamer.errors import GossamerError
 from gossamer.runtime.crew import write_secret, write_shards
 from gossamer.runtime.deployment import host_of, host_of_settings
-from gossamer.runtime.peer import Watch, run_peer
+from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
@@ -76,3 +79,19 @@ def test_a_secret_key_that_others_can_read_or_that_is_another_one_is_refused(tmp
         run_peer(folder, Watch())
     with pytest.raises(GossamerError, match="exists"):
         write_secret(folder / "key.secret", "other")
+
+
+def test_a_second_process_of_the_same_agent_is_kept_out(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path, *deployed())[0]
+    with _held(folder), pytest.raises(GossamerError, match="another process trains the agent of"):
+        run_peer(folder, Watch(give_up=0.0))
+    with pytest.raises(MissingNeighbour):  # and let in when the first has gone
+        run_peer(folder, Watch(give_up=0.0))
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    kept(folder).mkdir()
+    with (kept(folder) / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -87,6 +87,9 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
 
     adjacency = _adjacency(data)
     degree = yield from exchange.border(adjacency.sum(1))
+    if (degree[~own] <= 0).any():  # every one of them has an edge to this site
+        wrong = data.owner[~own][degree[~own] <= 0][0]
+        raise GossamerError(f"agent {wrong} tells agent {k} a degree that no vertex with an edge has")
     shift = make_shift(adjacency, site.shift, degree)
     backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
 

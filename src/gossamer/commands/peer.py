@@ -11,6 +11,7 @@ from gossamer.commands.common import err, told_plainly
 from gossamer.report import terminal
 from gossamer.runtime import directory
 from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
+from gossamer.runtime.shards import check_address
 
 MISSING = 4  # exit code: a neighbour stayed away
 EXAMPLES = """[bold]Examples[/]
@@ -60,10 +61,13 @@ def peer(
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     shown = _print_json if report else _Lines()
     try:
-        run_peer(folder, Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0), insecure, listen)
+        watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
+        result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except MissingNeighbour as error:
         err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False)
         raise typer.Exit(MISSING) from None
+    if not report:
+        err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
 
 def _print_json(state: dict[str, Any]) -> None:
@@ -79,6 +83,8 @@ class _Lines:
     def __call__(self, state: dict[str, Any]) -> None:
         waits = ", ".join(map(str, state["waiting_for"]))
         text = f"agent {state['agent']}: step {state['step']}, epoch {state['epoch']}"
+        loss, _, count = (state["metrics"] or {}).get("train", (0.0, 0.0, 0))
+        text += f", loss {loss / count:.4f}" if count else ""
         text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
         refused = {reason: n for reason, n in state["refused"].items() if reason not in ("old", "early", "duplicate")}
         if refused:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from gossamer.data import load
 from gossamer.errors import GossamerError
@@ -185,7 +185,7 @@ def interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
     mean, n = float(differences.mean()), len(differences)
     if n < 3:
         return mean, mean, mean
-    half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
+    half = float(special.stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n))
     return mean, mean - half, mean + half
 
 

@@ -5,9 +5,11 @@ evaluation), `refused.jsonl` (what it refused), `weights.safetensors` (its own w
 once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
 """
 
+import fcntl
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +45,9 @@ class Watch:
     give_up: float | None = None
 
 
-def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> None:
-    """Train the agent of a shard until all agents have finished; it may listen elsewhere than the others think."""
+def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> Path:
+    """Train the agent of a shard until all agents have finished, and tell where its result lies; it may listen
+    elsewhere than the others think."""
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
     secret = None if insecure else read_secret(folder, shard)
     address = listen or shard.contact.address
@@ -53,6 +56,7 @@ def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | N
         return Sockets(shard.agent, address, shard.neighbours, secret, largest, on_refused)
 
     train_over(connect, folder, shard, watch, sealed=not insecure)
+    return state_of(folder, shard)
 
 
 def train_over(
@@ -65,8 +69,28 @@ def train_over(
     """Train the agent of a shard over what `connect` makes for parts of at most so many bytes."""
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
-    remove_unfinished(kept)
     torch.set_num_threads(shard.settings.threads or 1)
+    with _alone_in(kept):
+        _train(connect, kept, shard, watch, sealed)
+
+
+@contextmanager
+def _alone_in(kept: Path) -> Iterator[None]:
+    """Keep a second process of the same agent out, which would write over the first one's files."""
+    with (kept / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise GossamerError(
+                f"another process trains the agent of {kept.parent} already; end it first, or wait for it"
+            ) from None
+        yield
+
+
+def _train(
+    connect: Callable[[int, Refused], Transport], kept: Path, shard: Shard | SiteShard, watch: Watch, sealed: bool
+) -> None:
+    remove_unfinished(kept)
     records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
     work: Work = Training(shard, kept, records) if isinstance(shard, Shard) else PlannedTraining(shard, kept, records)
     place = Place(

@@ -90,7 +90,7 @@ class SiteShard:
 def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     """A site from its TOML file, and the secret key that the file points to. Paths are relative to the file."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -80,15 +80,14 @@ class PlannedTraining(Ledger):
             ("site", str(Phase.PLANNING), index, {link.sender: shape for link, shape in shapes.items()})
             for index, shapes in enumerate(planned_shapes(self._site))
         ]
-        self.keep = 1 + checkpoints_to_keep(
-            max(1, shard.num_agents - 1), shard.settings
-        )  # the agents' diameter at most
+        diameter = max(1, shard.num_agents - 1)  # of the agents, at most
+        self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
         self.largest = _largest(shard)
         self.store = self
         self._training: Training | None = None
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self._training = Training(read_shard(self._planned), kept, records)
+            self._training = Training(self._read(), kept, records)
 
     def steps(self) -> list[int]:
         """What can be restored: the planning, and everything after it once it is done."""
@@ -124,6 +123,14 @@ class PlannedTraining(Ledger):
                 f"{self.folder} belongs to other data or settings than this site's shard; give the run another name at "
                 "every site, or move the folder away to let all agents begin anew"
             )
+
+    def _read(self) -> Shard:
+        try:
+            return read_shard(self._planned)
+        except GossamerError as error:
+            raise GossamerError(
+                f"the plan in {self._planned} is damaged ({error}); remove that folder, and all agents plan anew"
+            ) from None
 
     def _forget(self) -> None:
         """Before all plan anew: whoever dies meanwhile must not come back with a plan that the others have left."""
