@@ -171,6 +171,12 @@ class Memory:
     def steps(self) -> list[int]:
         return [0]
 
+    def are_all_done(self) -> bool:
+        return False
+
+    def set_all_done(self) -> None:
+        pass
+
     def is_done(self) -> bool:
         return self.done
 

@@ -73,7 +73,7 @@ class Settings(BaseModel):
     """Update rule: gd, momentum or adam."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """Decay of momentum and of adam's first statistic."""
-    step_size: float = Field(0.5, gt=0, le=1e6)
+    step_size: float = Field(0.5, gt=0, le=1e30)
     """The centralised step size; gd and momentum use m times it at every agent."""
     step_decay: float = Field(0.0, ge=0)
     """Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant."""
