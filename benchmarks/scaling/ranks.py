@@ -26,6 +26,7 @@ from gossamer.agents import training_step
 from gossamer.data import DataGraph
 from gossamer.model.sparse import make_operator
 from gossamer.runtime import job
+from gossamer.runtime.memory import keep_memory
 from gossamer.runtime.rank_shards import begin_on_shards, cut_for_ranks
 from gossamer.runtime.settings import make_settings
 from scaling.measure import high_water_mark, timed
@@ -82,6 +83,7 @@ def _ranks(folder: Path, size: int, steps: int) -> dict[str, Any]:
 def one_rank(folder: Path, steps: int) -> None:
     """Print the seconds of each step but the first, what was sent in a step and what was planned."""
     torch.set_num_threads(1)
+    keep_memory()
     with job.joined() as rank:
         state = begin_on_shards(folder)
         engine = state.engine

@@ -10,6 +10,7 @@ import typer
 from gossamer.commands.common import err, told_plainly
 from gossamer.report import terminal
 from gossamer.runtime import directory
+from gossamer.runtime.memory import keep_memory
 from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
 from gossamer.runtime.shards import check_address
 
@@ -59,6 +60,7 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
+    keep_memory()
     shown = _print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)

@@ -7,6 +7,7 @@ The code is organised as follows:
     training     a run whose hosts move in step: evaluations, stops, resumption
     messages     what a step sends, by phase and link
     directory    the run directory on disk
+    memory       how a process keeps memory for its messages
     peer         one agent in a process of its own: work and program (what it does), member and place (the protocol),
                  transport, sockets and connections (messages), wire (their bytes), shards, checkpoints, records and
                  refusals (its disk), crew (many on one machine)

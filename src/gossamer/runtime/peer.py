@@ -6,6 +6,7 @@ once it has finished and `all-done` once it knows that all have; a site's also `
 """
 
 import fcntl
+import gc
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -145,6 +146,7 @@ def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
 
 def _drive(member: Member, transport: Transport, records: Records, watch: Watch, first: int) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
+    gc.freeze()  # what is there by now stays: looking through it again and again would cost more than the protocol
     reported = 0.0
     while True:
         now = time.monotonic()
