@@ -83,20 +83,23 @@ def shard(
         _from_site(site, out)
     elif dataset is None or (hosts is None) == (ranks is None):
         raise GossamerError("expected a data set and either --hosts FILE or --ranks N, or --site FILE")
-    elif hosts is None:
-        assert ranks is not None
-        settings = settings_from(dataset, options)
-        graph = load_data(settings)
-        with follow() as (_, progress):
-            held = cut_for_ranks(out, graph, settings, ranks, progress)
-        Console().print(
-            f"{out}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with [bold]torchrun "
-            f"--nproc-per-node {ranks} -m gossamer cluster {terminal.escape(str(out))}[/]",
-            highlight=False,
-            soft_wrap=True,
-        )
-    else:
+    elif ranks is not None:
+        _cut_for_ranks(dataset, ranks, out, options)
+    elif hosts is not None:
         _cut(dataset, hosts, out, options)
+
+
+def _cut_for_ranks(dataset: str, ranks: int, out: Path, options: dict[str, Any]) -> None:
+    settings = settings_from(dataset, options)
+    graph = load_data(settings)
+    with follow() as (_, progress):
+        held = cut_for_ranks(out, graph, settings, ranks, progress)
+    Console().print(
+        f"{terminal.escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
+        f"[bold]torchrun --nproc-per-node {ranks} -m gossamer cluster {terminal.escape(str(out))}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
