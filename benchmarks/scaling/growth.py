@@ -10,20 +10,20 @@ HIDDEN = 32
 
 def vertices(sizes: list[int], rounds: int) -> dict[str, Any]:
     """10 edges and 32 features a vertex, 64 agents."""
-    step, product = [], []
-    for n in sizes:
-        graph = gossamer.load(f"blocks:vertices={n},edges={10 * n},features=32,classes=8")
-        product.append(median_step(plain_product(graph, HIDDEN), rounds))
-        step.append(median_step(distributed(deployed(graph, 64, HIDDEN)[1]), rounds))
-    found = {"sizes": sizes, "step": step, "product": product}
-    return found | _exponents(found)
+    return _against_product(sizes, [(n, 10 * n) for n in sizes], rounds)
 
 
 def edges(num_vertices: int, per_vertex: list[int], rounds: int) -> dict[str, Any]:
     """So many edges a vertex, 64 agents."""
-    step, product, sizes = [], [], [num_vertices * d for d in per_vertex]
-    for size in sizes:
-        graph = gossamer.load(f"blocks:vertices={num_vertices},edges={size},features=32,classes=8")
+    sizes = [num_vertices * d for d in per_vertex]
+    return _against_product(sizes, [(num_vertices, size) for size in sizes], rounds)
+
+
+def _against_product(sizes: list[int], graphs: list[tuple[int, int]], rounds: int) -> dict[str, Any]:
+    """Seconds of a step and of a plain product on graphs of so many vertices and edges."""
+    step, product = [], []
+    for vertices_, edges_ in graphs:
+        graph = gossamer.load(f"blocks:vertices={vertices_},edges={edges_},features=32,classes=8")
         product.append(median_step(plain_product(graph, HIDDEN), rounds))
         step.append(median_step(distributed(deployed(graph, 64, HIDDEN)[1]), rounds))
     found = {"sizes": sizes, "step": step, "product": product}

@@ -18,6 +18,7 @@ from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link
 from gossamer.agents.plan import walk_fields
 from gossamer.agents.share import Share, touching
+from gossamer.data.graph import symmetric
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
@@ -85,7 +86,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         _compare(site, z, card)
     row = _metropolis(site, cards) if site.weights is None else site.weights
 
-    adjacency = _adjacency(data)
+    adjacency = symmetric(data.edges, data.weights, len(data.vertices))
     degree = yield from exchange.border(adjacency.sum(1))
     if (degree[~own] <= 0).any():  # every one of them has an edge to this site
         wrong = data.owner[~own][degree[~own] <= 0][0]
@@ -175,13 +176,6 @@ class _Exchanges:
             latest = round_ if (merged != vector).any() else latest
             vector = merged
         return vector, latest
-
-
-def _adjacency(data: SiteData) -> sparse.csr_array:
-    i, j = data.edges.T
-    n = len(data.vertices)
-    half = sparse.csr_array((data.weights, (i, j)), shape=(n, n))
-    return sparse.csr_array(half + half.T)
 
 
 def _card(site: Site, z: int) -> Floats:

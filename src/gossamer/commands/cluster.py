@@ -13,6 +13,7 @@ from gossamer.commands.common import (
     follow,
     load_data,
     settings_from,
+    tell,
     told_plainly,
 )
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
@@ -67,7 +68,7 @@ def cluster(
             raise
         except GossamerError as error:
             if rank == 0:
-                err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+                tell(error)
             if job.met() or rank == 0:  # else the first rank knows nothing of it
                 raise typer.Exit(MISTAKE) from None
             raise

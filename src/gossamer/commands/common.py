@@ -23,6 +23,11 @@ MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-
 err = Console(stderr=True)
 
 
+def tell(error: GossamerError) -> None:
+    """A user's mistake, in one message."""
+    err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+
+
 def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
     """Turn a user's mistake into one message and an exit code, without a traceback."""
 
@@ -31,7 +36,7 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except GossamerError as error:
-            err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+            tell(error)
             raise typer.Exit(MISTAKE) from None
         except OSError as error:
             err.print(f"[bold red]error:[/] cannot read or write: {terminal.escape(str(error))}", highlight=False)

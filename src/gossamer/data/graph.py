@@ -78,17 +78,7 @@ class DataGraph:
     @property
     def adjacency(self) -> Any:
         """The symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
-        half = self._half
-        return sparse.csr_array(half + half.T.tocsr())
-
-    @property
-    def _half(self) -> Any:
-        """The entries above the diagonal; the edges are sorted, so this copies them and no more."""
-        n = self.num_vertices
-        starts = np.concatenate([[0], np.cumsum(np.bincount(self.edges[:, 0], minlength=n))])
-        kind = np.int32 if max(n, 2 * len(self.edges)) < 2**31 else np.int64
-        parts = (self.weights, self.edges[:, 1].astype(kind), starts.astype(kind))
-        return sparse.csr_array(parts, shape=(n, n))
+        return symmetric(self.edges, self.weights, self.num_vertices)
 
     def fingerprint(self) -> str:
         """A hash of the whole content, so that a run is never continued on other data."""
@@ -106,6 +96,20 @@ class DataGraph:
     def restricted_to(self, kept: NDArray[np.bool_]) -> "DataGraph":
         """The same data with only the edges that `kept` marks (Sec. V-C)."""
         return self if kept.all() else replace(self, edges=self.edges[kept], weights=self.weights[kept])
+
+
+def symmetric(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
+    """The symmetric matrix, CSR [n, n], of edges i < j, sorted."""
+    half = _upper_half(edges, weights, n)
+    return sparse.csr_array(half + half.T.tocsr())
+
+
+def _upper_half(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
+    """The entries above the diagonal; the edges are sorted, so this copies them and no more."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n))])
+    kind = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64
+    parts = (weights, edges[:, 1].astype(kind), starts.astype(kind))
+    return sparse.csr_array(parts, shape=(n, n))
 
 
 def make_graph(
@@ -155,5 +159,5 @@ def make_graph(
         class_names,
         places,
     )
-    warn_of_pieces(graph._half)
+    warn_of_pieces(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph
