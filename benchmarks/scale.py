@@ -2,7 +2,8 @@
 
     python benchmarks/scale.py [--only growth partitioners planning pyg ranks] [--quick] [--out growth.png] [--json]
 
-growth        a step against vertices, edges and agents, with exponents, beside a plain sparse product
+growth        a step against vertices, edges and agents, with exponents, beside a plain sparse product; a cost model
+              fitted to these, and what it predicts for 1000 machines
 partitioners  METIS, streaming, growth and uniform: time, edge cut, balance, message rows
 planning      links, fields, plans and shards beside reading the graph from an npz file
 pyg           time and memory of a step against PyTorch Geometric, centralised, also on Coauthor Physics
@@ -18,11 +19,12 @@ import os
 import sys
 import tempfile
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from scaling import against_pyg, growth, partitioners, planning, ranks
+from scaling import against_pyg, growth, model, partitioners, planning, ranks
 
 import gossamer
 from gossamer.errors import GossamerError
@@ -43,7 +45,15 @@ def run_growth(quick: bool, out: str | None) -> dict[str, Any]:
         growth.show(title, one)
     if out:
         growth.plot(found, out)
-    return found
+    shapes = [(128, 32), (32, 128)] if quick else [(128, 64), (32, 128), (256, 16)]
+    wide = growth.widths(middle, shapes, rounds)
+    curves = [*found.values(), wide]
+    fitted = model.fit([one for c in curves for one in c["work"]], [one for c in curves for one in c["step"]])
+    network = model.loopback()
+    model.show(fitted, network)
+    graphs = [model.blocks(*growth.border(middle)), model.GEOMETRIC]
+    predicted = model.show_predictions(fitted["rates"], graphs, [model.DATACENTRE, model.SITES])
+    return found | {"widths": wide, "model": fitted, "loopback": asdict(network), "predicted": predicted}
 
 
 def main() -> None:
@@ -116,7 +126,9 @@ if __name__ == "__main__":
         warnings.simplefilter("ignore")
         dataset, agents, steps, competitor = sys.argv[2:]
         against_pyg.own_process(dataset, int(agents), int(steps), competitor)
+    elif sys.argv[1:2] == ["--loopback"]:
+        model.one_end()
     elif sys.argv[1:2] == ["--rank"]:
-        ranks.one_rank(Path(sys.argv[2]), int(sys.argv[3]))
+        ranks.one_rank(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     else:
         main()

@@ -2,8 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+
 import gossamer
+from gossamer.runtime.messages import between_hosts
+from gossamer.runtime.settings import make_settings
 from scaling.measure import deployed, distributed, exponent, median_step, plain_product
+from scaling.model import WIDTHS, work_of
 
 HIDDEN = 32
 
@@ -21,25 +26,51 @@ def edges(num_vertices: int, per_vertex: list[int], rounds: int) -> dict[str, An
 
 def _against_product(sizes: list[int], graphs: list[tuple[int, int]], rounds: int) -> dict[str, Any]:
     """Seconds of a step and of a plain product on graphs of so many vertices and edges."""
-    step, product = [], []
+    step, product, work = [], [], []
     for vertices_, edges_ in graphs:
         graph = gossamer.load(f"blocks:vertices={vertices_},edges={edges_},features=32,classes=8")
         product.append(median_step(plain_product(graph, HIDDEN), rounds))
-        step.append(median_step(distributed(deployed(graph, 64, HIDDEN)[1]), rounds))
-    found = {"sizes": sizes, "step": step, "product": product}
+        _, host = deployed(graph, 64, HIDDEN)
+        work.append(work_of(host))
+        step.append(median_step(distributed(host), rounds))
+    found = {"sizes": sizes, "step": step, "product": product, "work": work}
     return found | _exponents(found)
 
 
 def agents(num_vertices: int, numbers: list[int], rounds: int) -> dict[str, Any]:
     """10 edges and 32 features a vertex."""
     graph = gossamer.load(f"blocks:vertices={num_vertices},edges={10 * num_vertices},features=32,classes=8")
-    step, weights = [], []
+    step, weights, work = [], [], []
     for m in numbers:
         _, host = deployed(graph, m, HIDDEN)
         weights.append(sum(part.numel() for part in host.params.values()))
+        work.append(work_of(host))
         step.append(median_step(distributed(host), rounds))
-    found = {"sizes": numbers, "step": step, "weights": weights}
+    found = {"sizes": numbers, "step": step, "weights": weights, "work": work}
     return found | {"step_exponent": exponent(numbers, step)}
+
+
+def widths(num_vertices: int, numbers: list[tuple[int, int]], rounds: int) -> dict[str, Any]:
+    """So many features and hidden units, 64 agents, 10 edges a vertex; for the cost model, not for an exponent."""
+    step, work = [], []
+    for features, hidden in numbers:
+        graph = gossamer.load(f"blocks:vertices={num_vertices},edges={10 * num_vertices},features={features},classes=8")
+        _, host = deployed(graph, 64, hidden)
+        work.append(work_of(host))
+        step.append(median_step(distributed(host), rounds))
+    return {"step": step, "work": work}
+
+
+def border(num_vertices: int) -> tuple[float, float]:
+    """Of a graph with 10 edges a vertex on 64 agents: bytes of forward rows for each edge, with the widths of the cost
+    model's predictions, and the share of the first layer's rows that the labelled vertices need."""
+    features, hidden, classes = WIDTHS
+    graph = gossamer.load(
+        f"blocks:vertices={num_vertices},edges={10 * num_vertices},features={features},classes={classes}"
+    )
+    deployment, host = deployed(graph, 64, hidden)
+    sent = between_hosts(deployment, make_settings({"agents": 64}), np.arange(64))["forward"]
+    return sent / graph.num_edges, host.train_pass.plan.layers[0].sizes[0] / num_vertices
 
 
 def _exponents(found: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from gossamer.agents import Host, training_step
 from gossamer.data import DataGraph
 from gossamer.runtime.deployment import Deployment, host_of, make_deployment
+from gossamer.runtime.memory import kept_memory
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.simulation import run
 
@@ -33,8 +34,9 @@ def on_the_processor(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def median_step(step: Step, rounds: int) -> float:
     """Processor seconds of a step on one thread, after one that is not counted; a busy machine changes them little."""
-    step()
-    return statistics.median(on_the_processor(step)[0] for _ in range(rounds))
+    with kept_memory():
+        step()
+        return statistics.median(on_the_processor(step)[0] for _ in range(rounds))
 
 
 def high_water_mark() -> int:

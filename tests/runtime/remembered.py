@@ -12,6 +12,7 @@ from runtime.disks import PretendedDisk, copied
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
+from gossamer.agents.exchange import joined
 from gossamer.runtime.member import Planned, Program
 from gossamer.runtime.program import begin
 
@@ -47,7 +48,8 @@ class _Recorder:
             plan, step, exchange = next(run) if inbox is None else run.send(inbox)
         except StopIteration:
             return Stage(self.saved, self.records, None)
-        messages = {link: rows.clone() for link, rows in exchange.messages.items()}  # which the run may overwrite
+        # Copies, because the run may overwrite its own.
+        messages = {link: joined(message).clone() for link, message in exchange.messages.items()}
         kept = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
         return Stage(self.saved, self.records, (plan, step, kept))
 

@@ -52,7 +52,7 @@ def finished(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int,
 def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
     code, output = finished(torchrun(ranks, str(RANKS), str(tmp_path)))
     assert code == 0, output
-    for number, case in [*enumerate(CASES), ("cut", "gcn, gd")]:
+    for number, case in [*enumerate(CASES), ("cut", "gcn, gd"), ("apart", "gcn, gd")]:
         expected = go_on(start(small_problem(), settings_of(case)))
         for name, part in read_tensors(tmp_path / str(number) / "weights.safetensors").items():
             torch.testing.assert_close(part, expected.host.params[name], rtol=0, atol=1e-10)

@@ -8,6 +8,7 @@ from agents.cases import make_case, watched
 
 from gossamer import topology
 from gossamer.agents import training_step
+from gossamer.agents.exchange import joined
 from gossamer.errors import GossamerError
 from gossamer.runtime.deployment import host_of, make_deployment
 from gossamer.runtime.messages import count_messages
@@ -137,7 +138,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     def note(outbox) -> None:
         for link, message in outbox.messages.items():
             place = (*link, str(outbox.phase))
-            seen[place] = seen.get(place, 0) + message.numel() * message.element_size()
+            seen[place] = seen.get(place, 0) + joined(message).nbytes
 
     run_together([watched(training_step(host_of(d, s, [k])), note) for k in range(4)])
     for pair, link in counted.items():

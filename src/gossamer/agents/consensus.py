@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -14,36 +15,52 @@ from gossamer.agents.links import Ints, Link
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
+CHUNK = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
+
 
 @dataclass(frozen=True)
 class Mixing:
     """The rows of C that belong to the hosted agents, and the links on which their weights travel."""
 
     inside: Tensor | Operator  # C between hosted agents [hosted, hosted]
-    outside: Tensor  # C between hosted agents and those elsewhere that they hear of [hosted, incoming links]
-    outgoing: tuple[tuple[Link, int], ...]  # with the sender's position among the hosted agents
-    incoming: tuple[Link, ...]  # in sender order
+    outside: Tensor  # C between hosted agents and those elsewhere that they hear of [hosted, vectors that arrive]
+    outgoing: tuple[tuple[Link, tuple[int, ...]], ...]  # whose vectors a link carries, by position among the hosted
+    incoming: tuple[tuple[Link, slice], ...]  # which columns of `outside` a link brings
 
     def __call__(self, psi: Params, into: Params) -> Generator[Outbox, Inbox, Params]:
-        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read."""
-        messages: dict[Link, Tensor] = {}
-        if self.outgoing:
-            vectors = torch.cat([part.flatten(1) for part in psi.values()], dim=1)
-            own = vectors.unbind()  # all neighbours get the same tensor, which a runtime encodes once
-            messages = {link: own[position] for link, position in self.outgoing}
-        sizes = [part[0].numel() for part in psi.values()]
-        inbox = yield Outbox(Phase.CONSENSUS, 0, messages, dict.fromkeys(self.incoming, (sum(sizes),)))
-        for name, part in psi.items():
-            _multiply(self.inside, part.flatten(1), into[name].flatten(1))
-        targets = [into[name].flatten(1) for name in psi]
-        if len(self.outside) == 1:  # one agent adds what arrives where it lies
-            for link, weight in zip(self.incoming, self.outside[0].tolist(), strict=True):
-                for target, piece in zip(targets, inbox[link].split(sizes), strict=True):
-                    target[0].add_(piece, alpha=weight)
-        elif self.incoming:
-            arrived = torch.stack([inbox[link] for link in self.incoming])
-            for target, piece in zip(targets, arrived.split(sizes, dim=1), strict=True):
-                target.addmm_(self.outside, piece)
+        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read.
+
+        A message holds its agents' vectors, one array after the other: of each array the rows [agents, numbers].
+        """
+        own, targets = [part.flatten(1) for part in psi.values()], [into[name].flatten(1) for name in psi]
+        # Links with the same agents carry the same message, which a runtime encodes once.
+        messages = {
+            chosen: tuple(part[k] for part in own for k in chosen)
+            for chosen in dict.fromkeys(chosen for _, chosen in self.outgoing)
+        }
+        sizes = [part.shape[1] for part in own]
+        counts = {link: columns.stop - columns.start for link, columns in self.incoming}
+        inbox = yield Outbox(
+            Phase.CONSENSUS,
+            0,
+            {link: messages[chosen] for link, chosen in self.outgoing},
+            {link: (count * sum(sizes),) for link, count in counts.items()},
+        )
+        arrived = [
+            (columns, [piece.view(counts[link], -1) for piece in inbox[link].split([counts[link] * n for n in sizes])])
+            for link, columns in self.incoming
+        ]
+        for index, (part, target) in enumerate(zip(own, targets, strict=True)):
+            pieces = [(self.outside[:, columns], here[index]) for columns, here in arrived]
+            width = max(1, CHUNK // len(target)) if pieces else part.shape[1]  # at once, while it is in the cache
+            for begin in range(0, part.shape[1], width):
+                there = slice(begin, begin + width)
+                _multiply(self.inside, part[:, there], target[:, there])
+                for weights, piece in pieces:
+                    if weights.numel() == 1:
+                        target[:, there].add_(piece[:, there], alpha=float(weights))
+                    else:
+                        target[:, there].addmm_(weights, piece[:, there])
         return into
 
 
@@ -52,33 +69,37 @@ def make_mixing(
 ) -> Mixing:
     """The hosted agents' mixing from their rows of C [hosted, m].
 
-    `hosting` says which host carries each agent. A host gets an agent's weights once, however many of its agents need
-    them; the link names the first of these. Without it, every agent is reckoned to be on its own.
+    `hosting` says which host carries each agent: then links join hosts, and a host gets an agent's weights once,
+    however many of its agents need them. Without it, every agent is reckoned to be on its own.
     """
     here = np.asarray(agents, dtype=np.int64)
     place = np.arange(rows.shape[1]) if hosting is None else hosting
     elsewhere = np.ones(rows.shape[1], dtype=bool)
     elsewhere[here] = False
     k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: both hear of each other
-    # Incoming: one column for each agent elsewhere and host of ours that hears of it.
-    pairs, column = np.unique(np.stack([z, place[here[k]]]), axis=1, return_inverse=True)
+    # Incoming: a column for each agent elsewhere and host of ours that hears of it, by link.
+    pairs, column = np.unique(np.stack([place[z], place[here[k]], z]), axis=1, return_inverse=True)
     outside = np.zeros((len(here), pairs.shape[1]))
     outside[k, column] = rows[k, z]
-    first = np.full(pairs.shape[1], rows.shape[1])
-    np.minimum.at(first, column, here[k])
-    incoming = tuple(Link(int(a), int(b)) for a, b in zip(pairs[0], first, strict=True))
-    # Outgoing: one for each hosted agent and host elsewhere that hears of it.
-    pairs, column = np.unique(np.stack([k, place[z]]), axis=1, return_inverse=True)
-    first = np.full(pairs.shape[1], rows.shape[1])
-    np.minimum.at(first, column, z)
+    incoming = tuple(_links(pairs[0], pairs[1]))
+    # Outgoing: a vector for each hosted agent and host elsewhere that hears of it.
+    pairs = np.unique(np.stack([place[here[k]], place[z], k]), axis=1)
+    outgoing = tuple((link, tuple(pairs[2, chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))
     inside = rows[:, here]
     sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
     return Mixing(
         inside=make_operator(sparse.csr_array(inside), dtype) if sparse_enough else torch.tensor(inside, dtype=dtype),
         outside=torch.tensor(outside, dtype=dtype),
-        outgoing=tuple((Link(int(here[a]), int(b)), int(a)) for a, b in zip(pairs[0], first, strict=True)),
+        outgoing=outgoing,
         incoming=incoming,
     )
+
+
+def _links(senders: Ints, receivers: Ints) -> list[tuple[Link, slice]]:
+    """The links of vectors that are sorted by sender and receiver, and where each link's lie."""
+    changes = np.flatnonzero((np.diff(senders) != 0) | (np.diff(receivers) != 0)) + 1
+    bounds = np.unique([0, *changes, len(senders)]).tolist()
+    return [(Link(int(senders[a]), int(receivers[a])), slice(a, b)) for a, b in pairwise(bounds)]
 
 
 def _multiply(matrix: Tensor | Operator, vectors: Tensor, out: Tensor) -> None:

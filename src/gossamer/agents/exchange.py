@@ -4,11 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import torch
 from torch import Tensor
 
 from gossamer.agents.links import Link
 
+Message = Tensor | tuple[Tensor, ...]  # several tensors stand one after the other, for one copy where they are sent
 Inbox = Mapping[Link, Tensor]
+
+
+def joined(message: Message) -> Tensor:
+    """A message as one tensor."""
+    return message if isinstance(message, Tensor) else torch.cat([part.reshape(-1) for part in message])
 
 
 class Phase(StrEnum):
@@ -26,5 +33,5 @@ class Outbox:
 
     phase: Phase
     index: int
-    messages: Mapping[Link, Tensor]
+    messages: Mapping[Link, Message]
     expected: Mapping[Link, tuple[int, ...]]

@@ -105,7 +105,7 @@ def make_host(
 def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
     dtype = next(iter(params.values())).dtype
-    layout = make_layout(share.entries, share.owner, share.agents, dtype)
+    layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
     full = _make_pass(share, layout, network, dtype, share.full_fields, None)
     return Host(
         agents=share.agents,

@@ -28,7 +28,7 @@ class Layout:
     transposed: Any
     leaving: Entries  # D_ij with j hosted and i elsewhere, and the other way round
     arriving: Entries
-    owner: Ints  # of all known vertices
+    place: Ints  # of all known vertices: the agent, or the host of agents, that links name
 
     def block(self, to: Ints, at: Ints, dtype: torch.dtype) -> Operator:
         """D[to, at] for two selections of rows, ascending."""
@@ -36,14 +36,19 @@ class Layout:
 
     def outgoing(self, to: Rows, at: Rows) -> Factored:
         """The links that leave the host on the way from the vertices `at` to the vertices `to`."""
-        return factored(self.leaving, to, at, self.owner)
+        return factored(self.leaving, to, at, self.place)
 
     def incoming(self, to: Rows, at: Rows) -> Factored:
-        return factored(self.arriving, to, at, self.owner)
+        return factored(self.arriving, to, at, self.place)
 
 
-def make_layout(entries: Entries, owner: Ints, agents: Sequence[int], dtype: torch.dtype) -> Layout:
-    """The layout of the hosted `agents` from the entries (i, j, D_ij) that touch them."""
+def make_layout(
+    entries: Entries, owner: Ints, agents: Sequence[int], dtype: torch.dtype, hosting: Ints | None = None
+) -> Layout:
+    """The layout of the hosted `agents` from the entries (i, j, D_ij) that touch them.
+
+    With `hosting`, the host of each agent, links join hosts: a row that several agents of a host need goes there once.
+    """
     i, j, w = entries
     w = w.astype(np.float64 if dtype == torch.float64 else np.float32, copy=False)
     position = np.full(int(max(owner.max(initial=0), *agents)) + 1, -1, dtype=np.int64)
@@ -58,13 +63,14 @@ def make_layout(entries: Entries, owner: Ints, agents: Sequence[int], dtype: tor
         leaving, arriving = _chosen(entries, from_here & ~to_here), _chosen(entries, to_here & ~from_here)
         i, j, w = _chosen((i, j, w), from_here & to_here)
     inside, transposed = _laid_out(i, j, w, vertices, len(owner))
-    return Layout(vertices, agent[vertices], inside, transposed, leaving, arriving, owner)
+    place = owner if hosting is None else hosting[owner]
+    return Layout(vertices, agent[vertices], inside, transposed, leaving, arriving, place)
 
 
-def factored(entries: Entries, to: Rows, at: Rows, owner: Ints) -> Factored:
-    """The links of the cross edges D[to, at] among `entries`."""
+def factored(entries: Entries, to: Rows, at: Rows, place: Ints) -> Factored:
+    """The links of the cross edges D[to, at] among `entries`, between the vertices' places."""
     i, j, w = _chosen(entries, to[entries[0]] & at[entries[1]])
-    return factor(i, j, w, owner[i], owner[j])
+    return factor(i, j, w, place[i], place[j])
 
 
 def positions(vertices: Ints, n: int) -> Ints:

@@ -80,7 +80,7 @@ def make_plan(
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
     """
-    order, n = layout.vertices, len(layout.owner)
+    order, n = layout.vertices, len(layout.place)
     layers: list[LayerPlan] = []
     index = sum(f.powers[-1] for f in filters)
     for layer_filter, sets in zip(reversed(filters), reversed(fields), strict=True):
@@ -141,13 +141,14 @@ def walk_fields(filters: Sequence[Filter], outputs: Rows) -> Generator[Rows, Row
     return fields[::-1]
 
 
-def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, assignment: Ints) -> list[list[dict[Link, int]]]:
-    """Rows that each link carries, by layer and propagation (from U_P down), with every agent on its own."""
+def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, place: Ints) -> list[list[dict[Link, int]]]:
+    """Rows that each link carries, by layer and propagation (from U_P down), between the vertices' places: agents each
+    on its own, or hosts."""
     entries = shift.tocoo()
-    crossing = assignment[entries.row] != assignment[entries.col]
+    crossing = place[entries.row] != place[entries.col]
     cross = entries.row[crossing].astype(np.int64), entries.col[crossing].astype(np.int64), entries.data[crossing]
     return [
-        [dict(factored(cross, sets[p - 1], sets[p], assignment).counts) for p in reversed(range(1, len(sets)))]
+        [dict(factored(cross, sets[p - 1], sets[p], place).counts) for p in reversed(range(1, len(sets)))]
         for sets in receptive_fields(shift, filters, outputs)
     ]
 
@@ -156,7 +157,7 @@ def _cut(
     index: int, layout: Layout, to: Rows, at: Rows, held_to: Rows, held_at: Rows, dtype: torch.dtype
 ) -> Propagation:
     """The part of D[to, at] that touches the host, between the rows that it holds."""
-    order, n = layout.vertices, len(layout.owner)
+    order, n = layout.vertices, len(layout.place)
     rows_to, rows_at = np.flatnonzero(held_to), np.flatnonzero(held_at)
     to_row, at_row = positions(order[rows_to], n), positions(order[rows_at], n)
     out, into = layout.outgoing(to, at), layout.incoming(to, at)

@@ -41,7 +41,7 @@ class Share:
     masks: dict[str, NDArray[np.bool_]]
     train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
     combination: NDArray[np.float64]  # rows of C [hosted, m]
-    hosting: Ints | None = None  # which host carries each agent [m]; None: each is on its own
+    hosting: Ints | None = None  # which host carries each agent [m], for links between hosts; None: each is on its own
 
     @property
     def hosted(self) -> NDArray[np.bool_]:

@@ -22,7 +22,6 @@ from gossamer.experiments import comparison
 from gossamer.report import terminal
 from gossamer.runtime import directory, job
 from gossamer.runtime.cluster import LostRank
-from gossamer.runtime.memory import keep_memory
 from gossamer.runtime.rank_shards import begin_on_shards, is_cut
 
 EXAMPLES = """[bold]Examples[/]
@@ -60,7 +59,6 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
-    keep_memory()
     with job.joined() as rank:
         try:
             result, folder = _train(rank, dataset, out, resume, options)

@@ -10,7 +10,7 @@ import typer
 from gossamer.commands.common import err, told_plainly
 from gossamer.report import terminal
 from gossamer.runtime import directory
-from gossamer.runtime.memory import keep_memory
+from gossamer.runtime.memory import kept_memory
 from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
 from gossamer.runtime.shards import check_address
 
@@ -60,11 +60,11 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    keep_memory()
     shown = _print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
-        result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
+        with kept_memory():
+            result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except MissingNeighbour as error:
         err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False)
         raise typer.Exit(MISSING) from None

@@ -2,11 +2,13 @@
 
 Ranks exchange what their agents' links need and nothing else: in every exchange one message from rank to rank, sent and
 received without blocking. The inbox waits when it is first read, so that the local products run in the meantime.
+Between ranks on one machine a message lies in memory that both see (nearby.py).
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -17,8 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
+from gossamer.agents.exchange import joined
 from gossamer.errors import GossamerError
 from gossamer.model import Params
+from gossamer.runtime.nearby import Beside
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
@@ -27,10 +31,11 @@ Ints = NDArray[np.int64]
 class Cluster:
     """This process's part in a job of several ranks: an Engine."""
 
-    def __init__(self, hosting: Ints, dtype: torch.dtype) -> None:
-        """`hosting` [m] is the rank of each agent."""
+    def __init__(self, hosting: Ints, dtype: torch.dtype, nearby: Mapping[int, Beside] | None = None) -> None:
+        """`hosting` [m] is the rank of each agent; `nearby` are the ranks on this machine."""
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.hosting, self.dtype = hosting, dtype
+        self._nearby = nearby or {}
         self.sent_bytes: Counter[str] = Counter()  # to other ranks, by phase
 
     @property
@@ -95,62 +100,63 @@ class Cluster:
         }
 
     def _exchange(self, outbox: Outbox) -> "_Arriving":
-        """Begin one exchange: a message to each rank and from each that has a link with us."""
-        buffers: dict[int, tuple[Tensor, list[Link]]] = {}
-        operations, ranks = [], []
-        for rank, links in self._by_rank(outbox.expected, [link.sender for link in outbox.expected]).items():
-            length = sum(prod(outbox.expected[link]) for link in links)
-            buffers[rank] = torch.empty(length, dtype=self.dtype), links
-            operations.append(dist.P2POp(dist.irecv, buffers[rank][0], rank))
-            ranks.append(rank)
-        for rank, links in self._by_rank(outbox.messages, [link.receiver for link in outbox.messages]).items():
-            message = torch.cat([outbox.messages[link].detach().reshape(-1) for link in links])
-            self.sent_bytes[str(outbox.phase)] += message.numel() * message.element_size()
-            operations.append(dist.P2POp(dist.isend, message, rank))
-            ranks.append(rank)
-        with _told(f"one of the ranks {sorted(set(ranks))}"):
-            works = dist.batch_isend_irecv(operations) if operations else []
-        return _Arriving(list(zip(ranks, works, operations, strict=True)), buffers, outbox.expected)
+        """Begin one exchange with every rank that has a link with us; links are between ranks."""
+        waits: list[tuple[int, Callable[[], object]]] = []
+        operations: list[tuple[int, Any]] = []
+        arrived: dict[Link, Tensor] = {}
+        for rank in sorted({link.sender for link in outbox.expected} | {link.receiver for link in outbox.messages}):
+            message, into = outbox.messages.get(Link(self.rank, rank)), Link(rank, self.rank)
+            shape = outbox.expected.get(into)
+            parts = () if message is None else message if isinstance(message, tuple) else (message,)
+            self.sent_bytes[str(outbox.phase)] += sum(part.numel() * part.element_size() for part in parts)
+            if rank in self._nearby:
+                with _told(f"rank {rank}"):
+                    self._nearby[rank].send(parts)
+                waits.append((rank, partial(self._receive, rank, shape, arrived)))
+                continue
+            if message is not None:
+                operations.append((rank, dist.P2POp(dist.isend, joined(message).detach().contiguous(), rank)))
+            if shape is not None:
+                arrived[into] = torch.empty(shape, dtype=self.dtype)
+                operations.append((rank, dist.P2POp(dist.irecv, arrived[into], rank)))
+        if operations:
+            with _told(f"one of the ranks {sorted({rank for rank, _ in operations})}"):
+                works = dist.batch_isend_irecv([operation for _, operation in operations])
+            waits += [(rank, work.wait) for (rank, _), work in zip(operations, works, strict=True)]
+        return _Arriving(waits, arrived, operations)
 
-    def _by_rank(self, links: Iterable[Link], far_ends: list[int]) -> dict[int, list[Link]]:
-        """Links by the rank of their far end, in the same order at both ends."""
-        found: dict[int, list[Link]] = {}
-        for rank, link in sorted(zip(self.hosting[far_ends].tolist(), links, strict=True)):
-            found.setdefault(rank, []).append(link)
-        return found
+    def _receive(self, rank: int, shape: tuple[int, ...] | None, arrived: dict[Link, Tensor]) -> None:
+        message = self._nearby[rank].receive(prod(shape or (0,)), self.dtype)
+        if shape is not None:
+            arrived[Link(rank, self.rank)] = message.view(shape)
 
 
 class _Arriving(Mapping[Link, Tensor]):
     """An inbox that waits for its messages when it is first read."""
 
     def __init__(
-        self,
-        works: list[tuple[int, Any, Any]],
-        buffers: dict[int, tuple[Tensor, list[Link]]],
-        shapes: Mapping[Link, tuple[int, ...]],
+        self, waits: list[tuple[int, Callable[[], object]]], arrived: Mapping[Link, Tensor], kept: object
     ) -> None:
-        self._works, self._buffers, self._shapes = works, buffers, shapes
-        self._parts: dict[Link, Tensor] = {}
+        self._waits, self._arrived = waits, arrived
+        self._kept = kept  # the operations, whose tensors must last until they are over
 
     def wait(self) -> None:
-        while self._works:
-            rank, work, _ = self._works.pop()
+        while self._waits:
+            rank, wait = self._waits.pop()
             with _told(f"rank {rank}"):
-                work.wait()
-        for buffer, links in self._buffers.values():
-            pieces = buffer.split([prod(self._shapes[link]) for link in links])
-            self._parts |= {link: piece.view(self._shapes[link]) for link, piece in zip(links, pieces, strict=True)}
-        self._buffers = {}
+                wait()
 
     def __getitem__(self, link: Link) -> Tensor:
         self.wait()
-        return self._parts[link]
+        return self._arrived[link]
 
     def __iter__(self) -> Iterator[Link]:
-        return iter(self._shapes)
+        self.wait()
+        return iter(self._arrived)
 
     def __len__(self) -> int:
-        return len(self._shapes)
+        self.wait()
+        return len(self._arrived)
 
 
 class LostRank(GossamerError):  # noqa: N818
@@ -162,8 +168,8 @@ def _told(who: str) -> Iterator[None]:
     """A broken connection as an error that names the rank."""
     try:
         yield
-    except RuntimeError as error:
-        said = str(error).splitlines()[0][:200]
+    except (RuntimeError, OSError) as error:
+        said = str(error).partition("\n")[0][:200]
         raise LostRank(
             f"rank {dist.get_rank()} has lost {who} ({said}); see what that rank said last. Started again, the job "
             "goes on from its last checkpoint"

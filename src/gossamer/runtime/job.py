@@ -19,6 +19,7 @@ from gossamer.errors import GossamerError
 from gossamer.runtime.cluster import Cluster, LostRank
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.directory import VERSION
+from gossamer.runtime.nearby import find_nearby
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.training import Run
 
@@ -111,7 +112,7 @@ def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | No
         raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
     deployment = _agreed_deployment(graph, settings, progress, given)
     hosting = balanced(deployment, size)
-    engine = Cluster(hosting, settings.torch_dtype)
+    engine = Cluster(hosting, settings.torch_dtype, find_nearby(dist.get_rank(), texts))
     host = host_of(deployment, settings, engine.agents_of(engine.rank), hosting)
     return Run(settings, deployment, host, graph.fingerprint(), engine=engine)
 

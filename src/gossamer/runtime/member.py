@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
+from gossamer.agents.exchange import joined
 from gossamer.errors import GossamerError
 from gossamer.runtime import wire
 from gossamer.runtime.place import Place, Store
@@ -231,11 +232,11 @@ class Member:
             self._tell_all()
             return
         self.position = (step, before[1] + 1 if step == before[0] else 0)
-        encoded: dict[int, Parts] = {}  # neighbours that are sent the same rows share one message
-        for link, rows in self._exchange.messages.items():
-            if id(rows) not in encoded:
-                encoded[id(rows)] = self._encoded(plan, rows)
-            parts = self._kept[link.receiver][self.position] = encoded[id(rows)]
+        encoded: dict[int, Parts] = {}  # neighbours that are sent the same share one encoding
+        for link, message in self._exchange.messages.items():
+            if id(message) not in encoded:
+                encoded[id(message)] = self._encoded(plan, joined(message))
+            parts = self._kept[link.receiver][self.position] = encoded[id(message)]
             self._send(link.receiver, parts)
             self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
         if inbox is None:

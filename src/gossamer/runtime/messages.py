@@ -1,5 +1,6 @@
 """Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
+from gossamer.model.filters import Filter
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
@@ -36,38 +38,31 @@ def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> 
     return int(rows * steps + messages["consensus"]["bytes"] * mixed)
 
 
-def count_messages(
-    deployment: Deployment, settings: Settings, hosting: NDArray[np.int64] | None = None
-) -> dict[str, Any]:
-    """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
+def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
+    """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
+    _, moved = _training_rows(deployment, settings, hosting[deployment.assignment])
+    k, z = np.nonzero(deployment.combination)
+    told = {pair for pair in zip(k.tolist(), hosting[z].tolist(), strict=True) if hosting[pair[0]] != pair[1]}
+    return {
+        "forward": sum(moved.values()),
+        "backward": sum(moved.values()),
+        "consensus": len(told) * _vector_bytes(deployment, settings),
+    }
 
-    With `hosting`, the host of each agent [m], only those between hosts; weights go to a host once.
+
+def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
+    """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
     A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
     propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or all that
     hold a training example.
     """
-    graph, network = deployment.graph, deployment.network
-    size = settings.torch_dtype.itemsize
-    filters = [layer.filter for layer in network.layers]
-    widths = [layer.outputs * size for layer in network.layers]
-    training = message_rows(deployment.shift, filters, graph.labelled, deployment.assignment)
-    full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
-    times = 1 if graph.batch is None else settings.batch or int(graph.train.any(0).sum())
-    rows: dict[Link, int] = {}
-    moved: dict[Link, int] = {}
-    for width, rounds in zip(widths, training, strict=True):
-        for one in rounds:
-            for link, count in one.items():
-                rows[link] = rows.get(link, 0) + count
-                moved[link] = moved.get(link, 0) + count * times * width
-    vector = network.num_parameters * size if settings.consensus_every else 0
+    graph = deployment.graph
+    rows, moved = _training_rows(deployment, settings, deployment.assignment)
+    vector = _vector_bytes(deployment, settings)
     links = []
-    host = np.arange(deployment.num_agents) if hosting is None else hosting
-    told: set[tuple[int, int]] = set()  # who has sent its weights to which host
-    for k, z in zip(*np.nonzero(deployment.links & (host[:, None] != host)), strict=True):
-        weights = int(bool(vector) and deployment.combination[k, z] != 0 and (k, host[z]) not in told)
-        told.add((k, host[z]))
+    for k, z in zip(*np.nonzero(deployment.links), strict=True):
+        weights = int(bool(vector) and deployment.combination[k, z] != 0)
         here, back = Link(int(k), int(z)), Link(int(z), int(k))
         links.append(
             {
@@ -86,6 +81,8 @@ def count_messages(
         phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
         for phase in ("forward", "backward", "consensus")
     }
+    filters, widths = _layers(deployment, settings)
+    full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     batch = graph.batch or 1
     evaluation = {
         "rows": sum(sum(one.values()) for rounds in full for one in rounds),
@@ -93,7 +90,7 @@ def count_messages(
             sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True) for one in rounds
         ),
     }
-    both_ways = int(deployment.shared_edges.sum())
+    both_ways, times = int(deployment.shared_edges.sum()), _times(deployment, settings)
     return {
         **phases,
         "evaluation": evaluation,
@@ -103,3 +100,36 @@ def count_messages(
         },
         "links": links,
     }
+
+
+def _training_rows(
+    deployment: Deployment, settings: Settings, place: NDArray[np.int64]
+) -> tuple[Counter[Link], Counter[Link]]:
+    """Rows and bytes of a training step's forward pass on each link between the vertices' places."""
+    filters, widths = _layers(deployment, settings)
+    training = message_rows(deployment.shift, filters, deployment.graph.labelled, place)
+    rows: Counter[Link] = Counter()
+    moved: Counter[Link] = Counter()
+    for width, rounds in zip(widths, training, strict=True):
+        for one in rounds:
+            for link, count in one.items():
+                rows[link] += count
+                moved[link] += count * _times(deployment, settings) * width
+    return rows, moved
+
+
+def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Filter], list[int]]:
+    """Each layer's filter, and the bytes of one of its rows."""
+    layers = deployment.network.layers
+    return [layer.filter for layer in layers], [layer.outputs * settings.torch_dtype.itemsize for layer in layers]
+
+
+def _times(deployment: Deployment, settings: Settings) -> int:
+    """Time steps of a training step."""
+    graph = deployment.graph
+    return 1 if graph.batch is None else settings.batch or int(graph.train.any(0).sum())
+
+
+def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
+    """Of one agent's weights, where there is consensus."""
+    return deployment.network.num_parameters * settings.torch_dtype.itemsize if settings.consensus_every else 0

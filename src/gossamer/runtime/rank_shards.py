@@ -14,8 +14,9 @@ from gossamer.errors import GossamerError
 from gossamer.runtime import directory
 from gossamer.runtime.cluster import Cluster
 from gossamer.runtime.deployment import Progress, host_of_settings, make_deployment
-from gossamer.runtime.job import balanced, check_alike, together
-from gossamer.runtime.messages import count_messages, facts_of
+from gossamer.runtime.job import balanced, check_alike, texts, together
+from gossamer.runtime.messages import between_hosts, count_messages, facts_of
+from gossamer.runtime.nearby import find_nearby
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.shards import FACTS, MANIFEST, read_folder, share_arrays, share_of, write_folder
 from gossamer.runtime.shards import facts_of as numbers_of
@@ -48,11 +49,10 @@ def cut_for_ranks(
         about = {"rank": rank, "ranks": size, "agents": agents, **numbers_of(share)}
         write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
         held.append(len(share.targets))
-    between_ranks = count_messages(deployment, settings, hosting)
     stored = {
         **facts_of(deployment),
         "messages": count_messages(deployment, settings),
-        "between_ranks": {phase: between_ranks[phase] for phase in ("forward", "backward", "consensus")},
+        "between_ranks": between_hosts(deployment, settings, hosting),
     }
     state = Run(settings, deployment, host_of_settings(share, settings), graph.fingerprint(), stored=stored)
     directory.save_start(folder, state)
@@ -79,6 +79,6 @@ def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
                 f"{mine} is not the shard of rank {rank}; cut it again with gossamer shard --ranks {size}"
             )
     check_alike(settings, fingerprint)
-    engine = Cluster(share.hosting, settings.torch_dtype)
+    engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(dist.get_rank(), texts))
     state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine=engine, stored=stored)
     return directory.restored(folder, state)

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
+from gossamer.agents.exchange import Message, joined
 from gossamer.model import Params
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
     results: dict[int, T] = {}
     inboxes: list[Inbox | None] = [None] * len(generators)
     while len(results) < len(generators):
-        post: dict[Link, Tensor] = {}
+        post: dict[Link, Message] = {}
         expected: dict[int, Outbox] = {}
         for index, generator in enumerate(generators):
             try:
@@ -67,7 +68,7 @@ def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
             expected[index] = outbox
             post.update(outbox.messages)
         for index, outbox in expected.items():
-            inboxes[index] = {link: post.pop(link) for link in outbox.expected}
+            inboxes[index] = {link: joined(post.pop(link)) for link in outbox.expected}
         if post:
             raise AssertionError(f"messages that nobody expected: {sorted(post)}")
     return [results[index] for index in range(len(generators))]

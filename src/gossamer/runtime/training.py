@@ -19,6 +19,7 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Params
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
+from gossamer.runtime.memory import kept_memory
 from gossamer.runtime.messages import Facts, count_messages, facts_of
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.simulation import Engine, Simulation, run
@@ -122,7 +123,7 @@ def go_on(state: Run, hooks: Hooks | None = None, measure: Callable[[Run], Recor
 
     `measure` makes the record of an evaluation; without it, everything is measured.
     """
-    with threads_for(state):
+    with threads_for(state), kept_memory():
         return _go_on(state, hooks or Hooks(), measure or _record)
 
 
