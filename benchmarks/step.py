@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import gossamer
 from gossamer.agents import loss_gradient, training_step
-from gossamer.agents.dropout import dropped
+from gossamer.agents.dropout import Drop
 from gossamer.agents.step import step_size
 from gossamer.data import DataGraph
 from gossamer.runtime.settings import make_settings
@@ -160,14 +160,14 @@ def parts(step: Step, rounds: int) -> dict[str, float]:
     def draw() -> None:
         for index, layer in enumerate(network.layers):
             width = on.features if index == 0 else torch.ones(len(on.plan.layers[index].inputs), layer.inputs)
-            dropped(width, on.entropy[index], layer.dropout, (host.training.seed, 1, index))
+            Drop(on.entropy[index], layer.dropout, (host.training.seed, 1, index))(width)
 
     _, gradient = run(loss_gradient(host))
     pieces: dict[str, Step] = {
         "dropout": draw,
         "forward and backward, with dropout": lambda: run(loss_gradient(host)),
         "update": lambda: host.training.rule.update(gradient, host.state, host.params, step_size(host) * 1e-9, 1),
-        "consensus": lambda: run(host.mixing(gradient, into=host.params)),
+        "consensus": lambda: run(host.mixing(gradient, host.params, {}, 0, 0)),
     }
     return {name: statistics.median(timed(piece) for _ in range(rounds)) for name, piece in pieces.items()}
 

@@ -70,7 +70,7 @@ def fit(work: list[list[float]], seconds: list[float]) -> dict[str, Any]:
 def loopback() -> Network:
     """Between two ranks of this machine over gloo, as between machines."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", sys.argv[0]]
-    done = subprocess.run([*command, "--loopback"], stdout=subprocess.PIPE, text=True, check=True, timeout=300)
+    done = subprocess.run([*command, "--loopback"], capture_output=True, text=True, check=True, timeout=300)
     return Network("loopback", **json.loads(done.stdout.splitlines()[-1]))
 
 

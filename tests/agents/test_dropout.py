@@ -19,12 +19,10 @@ def test_pieces_change_nothing(shape: tuple[int, ...], piece: int, monkeypatch: 
         words = words + row_entropy(torch.arange(shape[1]))[None, :, None]
     whole = words + column_entropy(torch.arange(shape[-1])) if len(shape) > 1 else words
     mask = keep(whole, *OF, 0.25).double() / 0.75
-    found = dropout.dropped(x, words, 0.25, OF)
+    drop = dropout.Drop(words, 0.25, OF)
+    found = drop(x)
     torch.testing.assert_close(found, x * mask, rtol=1e-15, atol=0)
     g = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(torch.autograd.grad(found, x, g)[0], g * mask, rtol=1e-15, atol=0)
-
-
-def test_without_dropout_the_input_itself_comes_back() -> None:
-    x = torch.ones(2, 2)
-    assert dropout.dropped(x, torch.empty(0), 0.0, OF) is x
+    for rows in (slice(3, 9), torch.tensor([4, 4, 2])) if shape[0] else ():
+        assert torch.equal(drop.rows(x, rows), found[rows])

@@ -67,7 +67,7 @@ def test_the_mean_of_the_weights_is_kept_by_consensus() -> None:
     host = case.host()
     psi = {name: torch.randn_like(w) for name, w in host.params.items()}
     means = {name: part.mean(0) for name, part in psi.items()}
-    mixed = run(host.mixing(psi, into=host.params))
+    mixed = run(host.mixing(psi, host.params, {}, 0, 0))
     for name, part in mixed.items():
         torch.testing.assert_close(part.mean(0), means[name], rtol=1e-12, atol=1e-14)
         assert (part - psi[name]).abs().max() > 1e-3

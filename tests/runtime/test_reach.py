@@ -109,7 +109,7 @@ def test_many_agents_mix_by_the_sparse_product() -> None:
     mixing = make_mixing(C, range(m), torch.float64)
     assert not isinstance(mixing.inside, torch.Tensor)
     psi = {"w": torch.randn(m, 3, 2, dtype=torch.float64)}
-    mixed = run(mixing(psi, into={"w": torch.empty(m, 3, 2, dtype=torch.float64)}))
+    mixed = run(mixing(psi, {"w": torch.empty(m, 3, 2, dtype=torch.float64)}, {}, 0, 0))
     torch.testing.assert_close(mixed["w"], torch.einsum("kz,zio->kio", torch.tensor(C), psi["w"]))
 
 

@@ -197,7 +197,7 @@ def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Mem
         place,
         Memory(),
         program,
-        lambda position: ("train", "backward", 1, {2: (3, 2)}) if position[0] < 10 and position[1] < 5 else None,
+        lambda position: ("train", "backward", 1, None, {2: (3, 2)}) if position[0] < 10 and position[1] < 5 else None,
         lambda receiver, parts: None,
         on_refused=note,
     )

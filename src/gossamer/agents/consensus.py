@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,10 +13,30 @@ from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link
+from gossamer.agents.rules import State
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
 CHUNK = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
+
+
+class Consensus(Protocol):
+    """A way to bring the agents' arrays closer to their mean, which it keeps."""
+
+    @property
+    def rounds(self) -> int:
+        """Exchanges of one mixing."""
+        ...
+
+    def init(self, like: Params) -> State:
+        """What it remembers from one mixing to the next, stacked over the hosted agents."""
+        ...
+
+    def __call__(
+        self, psi: Params, into: Params, memory: State, index: int, step: int
+    ) -> Generator[Outbox, Inbox, Params]:
+        """Mix psi, which is read, into `into`, which is returned; exchanges are counted from `index`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,12 +48,30 @@ class Mixing:
     outgoing: tuple[tuple[Link, tuple[int, ...]], ...]  # whose vectors a link carries, by position among the hosted
     incoming: tuple[tuple[Link, slice], ...]  # which columns of `outside` a link brings
 
-    def __call__(self, psi: Params, into: Params) -> Generator[Outbox, Inbox, Params]:
-        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read.
+    rounds = 1  # exchanges of one mixing
 
-        A message holds its agents' vectors, one array after the other: of each array the rows [agents, numbers].
+    def init(self, like: Params) -> State:
+        """What it remembers: nothing."""
+        return {}
+
+    def __call__(
+        self, psi: Params, into: Params, memory: State, index: int, step: int
+    ) -> Generator[Outbox, Inbox, Params]:
+        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read."""
+        own = [part.flatten(1) for part in psi.values()]
+        arrived = yield from self.hear(own, index)
+        for number, (name, part) in enumerate(zip(psi, own, strict=True)):
+            self.apply(part, [(columns, pieces[number]) for columns, pieces in arrived], into[name].flatten(1))
+        return into
+
+    def hear(
+        self, own: Sequence[Tensor], index: int, dtype: torch.dtype | None = None
+    ) -> Generator[Outbox, Inbox, list[tuple[slice, list[Tensor]]]]:
+        """Tell neighbours elsewhere the hosted agents' rows [hosted, n] of some arrays; gives theirs, by columns of
+        `outside`.
+
+        A message holds its agents' rows, one array after the other: of each array the rows [agents, numbers].
         """
-        own, targets = [part.flatten(1) for part in psi.values()], [into[name].flatten(1) for name in psi]
         # Links with the same agents carry the same message, which a runtime encodes once.
         messages = {
             chosen: tuple(part[k] for part in own for k in chosen)
@@ -42,26 +81,28 @@ class Mixing:
         counts = {link: columns.stop - columns.start for link, columns in self.incoming}
         inbox = yield Outbox(
             Phase.CONSENSUS,
-            0,
+            index,
             {link: messages[chosen] for link, chosen in self.outgoing},
             {link: (count * sum(sizes),) for link, count in counts.items()},
+            dtype,
         )
-        arrived = [
+        return [
             (columns, [piece.view(counts[link], -1) for piece in inbox[link].split([counts[link] * n for n in sizes])])
             for link, columns in self.incoming
         ]
-        for index, (part, target) in enumerate(zip(own, targets, strict=True)):
-            pieces = [(self.outside[:, columns], here[index]) for columns, here in arrived]
-            width = max(1, CHUNK // len(target)) if pieces else part.shape[1]  # at once, while it is in the cache
-            for begin in range(0, part.shape[1], width):
-                there = slice(begin, begin + width)
-                _multiply(self.inside, part[:, there], target[:, there])
-                for weights, piece in pieces:
-                    if weights.numel() == 1:
-                        target[:, there].add_(piece[:, there], alpha=float(weights))
-                    else:
-                        target[:, there].addmm_(weights, piece[:, there])
-        return into
+
+    def apply(self, own: Tensor, arrived: Sequence[tuple[slice, Tensor]], out: Tensor) -> None:
+        """C times the rows of one array: the hosted agents' and, by columns of `outside`, those of the others."""
+        pieces = [(self.outside[:, columns], piece) for columns, piece in arrived]
+        width = max(1, CHUNK // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
+        for begin in range(0, own.shape[1], width):
+            there = slice(begin, begin + width)
+            _multiply(self.inside, own[:, there], out[:, there])
+            for weights, piece in pieces:
+                if weights.numel() == 1:
+                    out[:, there].add_(piece[:, there], alpha=float(weights))
+                else:
+                    out[:, there].addmm_(weights, piece[:, there])
 
 
 def make_mixing(

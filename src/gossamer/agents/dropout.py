@@ -3,24 +3,37 @@
 Large inputs go through in pieces that fit into the cache: the hash of `keyed` passes over each entry several times.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gossamer.agents.keyed import column_entropy, keep
+from gossamer.model.product import rows_of
 
 PIECE = 1 << 22  # numbers at once
 
 Key = tuple[int, int, int]  # seed, step, layer
 
 
-def dropped(x: Tensor, words: Tensor, dropout: float, of: Key) -> Tensor:
-    """x [rows(, batch), width] or [entries] with dropout. `words` are hashed, one for each row or entry of x."""
-    if dropout == 0.0:
-        return x
-    out: Tensor = _Dropped.apply(x, words, dropout, of)  # type: ignore[no-untyped-call]
-    return out
+@dataclass(frozen=True)
+class Drop:
+    """Dropout of one layer's input in one step."""
+
+    words: Tensor  # hashed: one for each row or entry of the input
+    dropout: float
+    of: Key
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [rows(, batch), width] or [entries] with dropout."""
+        out: Tensor = _Dropped.apply(x, self.words, self.dropout, self.of)  # type: ignore[no-untyped-call]
+        return out
+
+    def rows(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Some rows of the same, made when they are needed instead of kept."""
+        part = rows_of(x, rows), rows_of(self.words, rows)
+        return Drop(part[1], self.dropout, self.of)(part[0])
 
 
 class _Dropped(torch.autograd.Function):

@@ -35,3 +35,4 @@ class Outbox:
     index: int
     messages: Mapping[Link, Message]
     expected: Mapping[Link, tuple[int, ...]]
+    dtype: torch.dtype | None = None  # of all messages of the exchange; None: the run's own

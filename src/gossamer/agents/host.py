@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.agents.consensus import Mixing, make_mixing
+from gossamer.agents.choco import Choco
+from gossamer.agents.compression import PLAIN, Compression
+from gossamer.agents.consensus import Consensus, make_mixing
+from gossamer.agents.ends import make_ends
 from gossamer.agents.keyed import column_entropy, initial_normal, row_entropy
 from gossamer.agents.layout import Layout, make_layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
+from gossamer.agents.power import Power
 from gossamer.agents.rules import State, UpdateRule
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
@@ -24,6 +28,12 @@ from gossamer.errors import GossamerError
 from gossamer.model import Layer, Network, Params
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
+WEIGHTS = "weights."  # names of a host's state: what consensus remembers of the weights
+TRACKER, GRADIENT, MIXED_TRACKER = (
+    "tracker.",
+    "gradient.",
+    "mixed-tracker.",
+)  # s_k, g_k, what consensus remembers of s_k
 CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
 
 
@@ -39,6 +49,8 @@ class Training:
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
     batch: int = 0  # time steps in a mini-batch; 0: all
     seed: int = 0
+    track: bool = False  # update by estimates of the whole gradient instead of each agent's own
+    compression: Compression = PLAIN
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Host:
     full_pass: Pass
     num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
     chunk: int  # time steps that go through the network at once
-    mixing: Mixing
+    mixing: Consensus
     params: Params
     state: State
     step: int = 0
@@ -107,6 +119,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
     dtype = next(iter(params.values())).dtype
     layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
     full = _make_pass(share, layout, network, dtype, share.full_fields, None)
+    mixing = make_consensus(share, training, dtype)
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
@@ -117,10 +130,33 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
-        mixing=make_mixing(share.combination, share.agents, dtype, share.hosting),
+        mixing=mixing,
         params=params,
-        state=training.rule.init(params),
+        state=training.rule.init(params) | _consensus_state(mixing, params, training.track),
     )
+
+
+def make_consensus(share: Share, training: Training, dtype: torch.dtype) -> Consensus:
+    """How the hosted agents mix, by the way in which they compress."""
+    how = training.compression
+    if how.kind == "power":
+        ends = make_ends(share.combination, share.agents, dtype, share.hosting, share.slots)
+        return Power(ends, how, share.num_agents, training.seed)
+    mixing = make_mixing(share.combination, share.agents, dtype, share.hosting)
+    return Choco(mixing, how, training.seed) if how.kind == "choco" else mixing
+
+
+def _consensus_state(mixing: Consensus, params: Params, track: bool) -> State:
+    state = {f"{WEIGHTS}{name}": part for name, part in mixing.init(params).items()}
+    if track:
+        state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
+        state |= {f"{MIXED_TRACKER}{name}": part for name, part in mixing.init(params).items()}
+    return state
+
+
+def memory(state: State, prefix: str) -> State:
+    """The part of a host's state with this prefix, which it loses."""
+    return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 
 
 def initial_params(

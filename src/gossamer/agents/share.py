@@ -42,6 +42,7 @@ class Share:
     train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
     combination: NDArray[np.float64]  # rows of C [hosted, m]
     hosting: Ints | None = None  # which host carries each agent [m], for links between hosts; None: each is on its own
+    slots: int | None = None  # the most neighbours that an agent has in C, where hosts must agree on it
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -121,6 +122,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
         combination=whole.combination[list(agents)],
         hosting=hosting,
+        slots=None if hosting is None else int((whole.combination != 0).sum(1).max()) - 1,
     )
 
 

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.batches import chunks, mini_batch
-from gossamer.agents.dropout import dropped
+from gossamer.agents.dropout import Drop
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import Host, Pass
+from gossamer.agents.host import GRADIENT, MIXED_TRACKER, TRACKER, WEIGHTS, Host, Pass, memory
 from gossamer.model import Params
 from gossamer.model.losses import losses
+from gossamer.model.product import DenseProduct
 
 T = TypeVar("T")
 Exchanges = Generator[Outbox, Inbox, Tensor]
@@ -42,13 +43,33 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
         for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
             g.add_(host.params[name], alpha=how.weight_decay / host.num_agents)
     mix = bool(how.consensus_every) and (t + 1) % how.consensus_every == 0
-    params = host.params
+    if how.track:
+        gradient = yield from _tracked(host, gradient, mix)
+    params, index = host.params, host.mixing.rounds if how.track else 0
     if mix and how.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
-        params = yield from host.mixing(params, into={name: torch.empty_like(w) for name, w in params.items()})
+        room = {name: torch.empty_like(w) for name, w in params.items()}
+        params = yield from host.mixing(params, room, memory(host.state, WEIGHTS), index, t)
     psi = how.rule.update(gradient, host.state, params, step_size(host), t)
     if mix and not how.mix_first:
-        psi = yield from host.mixing(psi, into=params)
+        psi = yield from host.mixing(psi, params, memory(host.state, WEIGHTS), index, t)
     return replace(host, params=psi, step=t + 1), loss
+
+
+def _tracked(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox, Params]:
+    """m s_k, every agent's estimate of the gradient of L, in the gradient's memory: s <- C (s + g - g_before).
+
+    C's columns sum to 1: the mean of all s_k is that of all g_k, at every step.
+    """
+    state = host.state
+    for name, g in gradient.items():
+        state[f"{TRACKER}{name}"].add_(g).sub_(state[f"{GRADIENT}{name}"])
+        state[f"{GRADIENT}{name}"].copy_(g)
+    if mix:
+        estimates = {name: state[f"{TRACKER}{name}"] for name in gradient}
+        mixed = yield from host.mixing(estimates, gradient, memory(state, MIXED_TRACKER), 0, host.step)
+        for name, estimate in estimates.items():
+            estimate.copy_(mixed[name])
+    return {name: torch.mul(state[f"{TRACKER}{name}"], host.num_agents, out=g) for name, g in gradient.items()}
 
 
 def loss_gradient(
@@ -78,10 +99,10 @@ def loss_gradient(
 
 
 def step_size(host: Host) -> float:
-    """eta^t for the hosted agents: m times the centralised one unless the rule is scale-free."""
+    """eta^t for the hosted agents: m times the centralised one unless the rule is scale-free, or its gradient is."""
     how = host.training
     eta = how.step_size / (1.0 + how.step_decay * host.step)
-    return eta if how.rule.scale_free else eta * host.num_agents
+    return eta if how.rule.scale_free or how.track else eta * host.num_agents
 
 
 def forward(
@@ -98,9 +119,14 @@ def forward(
         weight = _leaf(host.params[f"layer.{index}.weight"], differentiate)
         leaves[f"layer.{index}.weight"] = weight
         with torch.set_grad_enabled(differentiate):
-            if dropout:
-                x = dropped(x, on.entropy[index], layer.dropout, (host.training.seed, host.step, index))
-            offers = on.products[index](x, weight.view(-1, layer.inputs, layer.outputs))
+            slabs, product = weight.view(-1, layer.inputs, layer.outputs), on.products[index]
+            drop = Drop(on.entropy[index], layer.dropout, (host.training.seed, host.step, index))
+            if not dropout or layer.dropout == 0.0:
+                offers = product(x, slabs)
+            elif index == 0 and isinstance(product, DenseProduct):  # a large input, which needs no gradient
+                offers = product(x, slabs, drop.rows)
+            else:
+                offers = product(drop(x), slabs)
         segments.append(Segment(leaves, offers))
         terms = offers.detach().split([plan.sizes[p] for p in layer.filter.powers])
         z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations])

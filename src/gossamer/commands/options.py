@@ -41,10 +41,12 @@ PANELS = {
         "steps",
         "consensus_every",
         "mix_first",
+        "track",
         "initial_deviation",
         "same_initial",
         "seed",
     ),
+    "Compression": ("compress",),
     "Run": ("evaluate_every", "checkpoint_every", "dtype", "threads", "baselines"),
 }
 
@@ -75,9 +77,9 @@ def _parameter(name: str) -> inspect.Parameter:
     shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
     default = "" if shown is None else f" [dim]\\[default: {shown}][/]"
     flag = f"--{name.replace('_', '-')}"
-    if field.annotation is bool:
+    if _bare(field.annotation) is bool:
         default, metavar = "", None
-        flag = f"{flag}/--no-{name}" if field.default else flag
+        flag = f"{flag}/--no-{name}" if field.default is not False else flag
     else:
         metavar = {int: "N", float: "X", str: "NAME"}.get(
             _bare(field.annotation), "WIDTHS" if get_origin(field.annotation) is tuple else "NAME"

@@ -167,7 +167,7 @@ def _exchanged(dataset: str, graph: DataGraph) -> Claim:
     """Bytes of a step: the weights that consensus moves, and all."""
     moved, kept = {}, 1.0
     for model in ("GCN", "order-2 GCN"):
-        settings = make_settings(trial(dataset, model, "distributed", 0))
+        settings = make_settings({"track": False, **trial(dataset, model, "distributed", 0)})
         deployment = make_deployment(graph, settings)
         messages = count_messages(deployment, settings)
         moved[model] = messages["consensus"]["bytes"], total_bytes(messages, settings, steps=1)

@@ -96,7 +96,7 @@ def train_alone(trial: Trial) -> Curve:
 
 
 def _settings(trial: Trial) -> Settings:
-    return make_settings({name: value for name, value in trial.items() if name != "until"})
+    return make_settings({"track": False, **{name: value for name, value in trial.items() if name != "until"}})
 
 
 def trained(state: Run, until: float = -np.inf) -> Run:

@@ -6,6 +6,7 @@ are multiplied in a few batches of slabs with similar numbers of rows, so that t
 not with a Python loop over agents. Sparse inputs become one sparse matrix whose columns are (slab, feature).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from gossamer.model.sparse import Pattern, make_pattern
 
+Take = Callable[[Tensor, slice | Tensor], Tensor]  # some rows of an input, a slice or by number
 ALONE = 1024  # vectors of a slab from which on it is multiplied where it lies, without gathering
 
 
@@ -53,9 +55,12 @@ class DenseProduct:
     spread: Pattern  # [input rows, batch rows]: which batch rows each input row went to
     ones: Tensor
 
-    def __call__(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x [inputs(, batch), in], weight [slabs, in, out] -> [rows(, batch), out]."""
-        out: Tensor = _DenseProduct.apply(x, weight, self)  # type: ignore[no-untyped-call]
+    def __call__(self, x: Tensor, weight: Tensor, take: Take | None = None) -> Tensor:
+        """x [inputs(, batch), in], weight [slabs, in, out] -> [rows(, batch), out].
+
+        `take` gives rows of x that are made when they are needed, forwards and backwards; then x has no gradient.
+        """
+        out: Tensor = _DenseProduct.apply(x, weight, self, take)  # type: ignore[no-untyped-call]
         return out
 
 
@@ -140,37 +145,39 @@ def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64
 
 class _DenseProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: DenseProduct) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: DenseProduct, take: Take | None) -> Tensor:
+        taken = take or rows_of
         gathered = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
         for batch in plan.batches:
             slabs = len(batch.slabs)
             torch.bmm(
-                _by_slab(x.index_select(0, batch.inputs), slabs),
+                _by_slab(taken(x, batch.inputs), slabs),
                 weight.index_select(0, batch.slabs),
                 out=_by_slab(gathered[batch.place], slabs),
             )
         ctx.save_for_backward(x, weight)
-        ctx.plan = plan
+        ctx.plan, ctx.taken = plan, taken
         gathered = gathered.index_select(0, plan.collect)
         if not plan.stretches:
             return gathered
         result = x.new_empty(plan.num_rows, *x.shape[1:-1], weight.shape[2])
         result.index_copy_(0, plan.rows, gathered)
         for stretch in plan.stretches:
-            torch.mm(_flat(x[stretch.inputs]), weight[stretch.slab], out=_flat(result[stretch.outputs]))
+            torch.mm(_flat(taken(x, stretch.inputs)), weight[stretch.slab], out=_flat(result[stretch.outputs]))
         return result
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         (g,) = gradients
         x, weight = ctx.saved_tensors
         plan: DenseProduct = ctx.plan
+        taken: Take = ctx.taken
         g_weight = torch.zeros_like(weight)
         g_rows = x.new_empty(plan.size, *x.shape[1:]) if ctx.needs_input_grad[0] else None
         for batch in plan.batches:
             slabs = len(batch.slabs)
             g_here = _by_slab(g.index_select(0, batch.outputs).index_fill_(0, batch.padding, 0.0), slabs)
-            x_here = _by_slab(x.index_select(0, batch.inputs), slabs)
+            x_here = _by_slab(taken(x, batch.inputs), slabs)
             g_weight.index_copy_(0, batch.slabs, torch.bmm(x_here.transpose(1, 2), g_here))
             if g_rows is not None:
                 torch.bmm(
@@ -181,10 +188,15 @@ class _DenseProduct(torch.autograd.Function):
         g_x = None if g_rows is None else plan.spread.times(plan.ones, g_rows)
         for stretch in plan.stretches:
             g_here = _flat(g[stretch.outputs])
-            torch.mm(_flat(x[stretch.inputs]).T, g_here, out=g_weight[stretch.slab])
+            torch.mm(_flat(taken(x, stretch.inputs)).T, g_here, out=g_weight[stretch.slab])
             if g_x is not None:
                 _flat(g_x[stretch.inputs]).addmm_(g_here, weight[stretch.slab].T)
-        return g_x, g_weight, None
+        return g_x, g_weight, None, None
+
+
+def rows_of(x: Tensor, rows: slice | Tensor) -> Tensor:
+    """Some rows as they are."""
+    return x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
 
 
 def _flat(rows: Tensor) -> Tensor:

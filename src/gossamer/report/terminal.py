@@ -177,10 +177,15 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
 
 def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
     table = Table()
-    for heading in ("messages of a step", "rows", "bytes"):
+    for heading in ("messages of a step", "rows", "bytes", "plain float32"):
         table.add_column(heading, justify="left" if heading.startswith("m") else "right")
-    for phase in ("forward", "backward", "consensus"):
-        table.add_row(phase, f"{messages[phase]['rows']:,}", f"{messages[phase]['bytes']:,}")
+    phases = ("forward", "backward", "consensus")
+    for phase in phases:
+        sent, plain = messages[phase], messages["plain"][phase]["bytes"]
+        table.add_row(phase, f"{sent['rows']:,}", f"{sent['bytes']:,}", f"{plain:,}")
+    sent, plain = (sum(part[phase]["bytes"] for phase in phases) for part in (messages, messages["plain"]))
+    fewer = f" ({plain / sent:.1f} times fewer)" if plain > sent else ""
+    table.add_row("together", "", f"{sent:,}{fewer}", f"{plain:,}")
     table.add_section()
     table.add_row(
         "forward as the paper counts, B H",

@@ -112,12 +112,12 @@ class Cluster:
             if rank in self._nearby:
                 with _told(f"rank {rank}"):
                     self._nearby[rank].send(parts)
-                waits.append((rank, partial(self._receive, rank, shape, arrived)))
+                waits.append((rank, partial(self._receive, rank, shape, outbox.dtype or self.dtype, arrived)))
                 continue
             if message is not None:
                 operations.append((rank, dist.P2POp(dist.isend, joined(message).detach().contiguous(), rank)))
             if shape is not None:
-                arrived[into] = torch.empty(shape, dtype=self.dtype)
+                arrived[into] = torch.empty(shape, dtype=outbox.dtype or self.dtype)
                 operations.append((rank, dist.P2POp(dist.irecv, arrived[into], rank)))
         if operations:
             with _told(f"one of the ranks {sorted({rank for rank, _ in operations})}"):
@@ -125,8 +125,10 @@ class Cluster:
             waits += [(rank, work.wait) for (rank, _), work in zip(operations, works, strict=True)]
         return _Arriving(waits, arrived, operations)
 
-    def _receive(self, rank: int, shape: tuple[int, ...] | None, arrived: dict[Link, Tensor]) -> None:
-        message = self._nearby[rank].receive(prod(shape or (0,)), self.dtype)
+    def _receive(
+        self, rank: int, shape: tuple[int, ...] | None, dtype: torch.dtype, arrived: dict[Link, Tensor]
+    ) -> None:
+        message = self._nearby[rank].receive(prod(shape or (0,)), dtype)
         if shape is not None:
             arrived[Link(rank, self.rank)] = message.view(shape)
 

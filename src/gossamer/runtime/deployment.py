@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer import topology
+from gossamer.agents.compression import PLAIN
 from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
@@ -111,6 +112,8 @@ def training_of(settings: Settings) -> Training:
         mix_first=settings.mix_first,
         batch=settings.batch,
         seed=settings.seed,
+        track=settings.tracks,
+        compression=settings.compression if settings.agents > 1 else PLAIN,
     )
 
 

@@ -44,7 +44,7 @@ class Member:
         place: Place,
         store: Store,
         begin: Callable[[int], Program],
-        schedule: Callable[[Position], tuple[str, str, int, Shapes] | None],
+        schedule: Callable[[Position], tuple[str, str, int, torch.dtype | None, Shapes] | None],
         send: Callable[[int, Parts], None],
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
@@ -191,9 +191,8 @@ class Member:
         planned = self._schedule(frame.position)
         if planned is None:
             raise RefusedError("unplanned", "position")
-        plan, phase, index, shapes = planned
-        dtype = torch.float64 if plan == "site" else self.place.dtype  # sites count exactly
-        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype):
+        plan, phase, index, dtype, shapes = planned
+        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype or self.place.dtype):
             raise RefusedError("unplanned", "phase or type")
         if shapes.get(frame.sender) != frame.shape:
             raise RefusedError("unplanned", "shape")

@@ -40,29 +40,31 @@ def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> 
 
 def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
-    _, moved = _training_rows(deployment, settings, hosting[deployment.assignment])
+    _, moved, _ = _training_rows(deployment, settings, hosting[deployment.assignment])
     k, z = np.nonzero(deployment.combination)
-    told = {pair for pair in zip(k.tolist(), hosting[z].tolist(), strict=True) if hosting[pair[0]] != pair[1]}
+    # Each neighbour hears something else, or every host the same once.
+    whom = z if settings.compression.kind == "power" else hosting[z]
+    told = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
     return {
         "forward": sum(moved.values()),
         "backward": sum(moved.values()),
-        "consensus": len(told) * _vector_bytes(deployment, settings),
+        "consensus": told * _vectors(settings) * _vector_bytes(deployment, settings),
     }
 
 
 def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
     """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
-    A row is one vertex's vector; in consensus it is one agent's weights. The paper's count is B_kz rows for every
-    propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or all that
-    hold a training example.
+    A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. The paper's count is B_kz rows
+    for every propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or
+    all that hold a training example. `plain` has the bytes of the same step in float32, neither compressed nor tracked.
     """
     graph = deployment.graph
-    rows, moved = _training_rows(deployment, settings, deployment.assignment)
+    rows, moved, numbers = _training_rows(deployment, settings, deployment.assignment)
     vector = _vector_bytes(deployment, settings)
     links = []
     for k, z in zip(*np.nonzero(deployment.links), strict=True):
-        weights = int(bool(vector) and deployment.combination[k, z] != 0)
+        weights = _vectors(settings) if deployment.combination[k, z] != 0 else 0
         here, back = Link(int(k), int(z)), Link(int(z), int(k))
         links.append(
             {
@@ -81,6 +83,8 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
         phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
         for phase in ("forward", "backward", "consensus")
     }
+    told = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
+    plain = {"forward": numbers, "backward": numbers, "consensus": int(told) * deployment.network.num_parameters}
     filters, widths = _layers(deployment, settings)
     full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     batch = graph.batch or 1
@@ -94,6 +98,7 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     return {
         **phases,
         "evaluation": evaluation,
+        "plain": {phase: {"bytes": 4 * count} for phase, count in plain.items()},
         "paper": {
             "rows": both_ways * sum(len(rounds) for rounds in full),
             "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
@@ -104,18 +109,20 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
 
 def _training_rows(
     deployment: Deployment, settings: Settings, place: NDArray[np.int64]
-) -> tuple[Counter[Link], Counter[Link]]:
-    """Rows and bytes of a training step's forward pass on each link between the vertices' places."""
+) -> tuple[Counter[Link], Counter[Link], int]:
+    """Rows and bytes of a training step's forward pass on each link between the vertices' places; numbers on all."""
     filters, widths = _layers(deployment, settings)
     training = message_rows(deployment.shift, filters, deployment.graph.labelled, place)
     rows: Counter[Link] = Counter()
     moved: Counter[Link] = Counter()
-    for width, rounds in zip(widths, training, strict=True):
+    numbers, times = 0, _times(deployment, settings)
+    for layer, width, rounds in zip(deployment.network.layers, widths, training, strict=True):
         for one in rounds:
             for link, count in one.items():
                 rows[link] += count
-                moved[link] += count * _times(deployment, settings) * width
-    return rows, moved
+                moved[link] += count * times * width
+                numbers += count * times * layer.outputs
+    return rows, moved, numbers
 
 
 def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Filter], list[int]]:
@@ -130,6 +137,11 @@ def _times(deployment: Deployment, settings: Settings) -> int:
     return 1 if graph.batch is None else settings.batch or int(graph.train.any(0).sum())
 
 
+def _vectors(settings: Settings) -> int:
+    """How many vectors an agent tells a neighbour in a consensus: its weights, and its tracker if it has one."""
+    return (2 if settings.tracks else 1) if settings.consensus_every else 0
+
+
 def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
-    """Of one agent's weights, where there is consensus."""
-    return deployment.network.num_parameters * settings.torch_dtype.itemsize if settings.consensus_every else 0
+    """Of one such vector, as it is sent."""
+    return settings.compression.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)

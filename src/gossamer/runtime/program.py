@@ -15,7 +15,7 @@ from gossamer.runtime.settings import Settings
 from gossamer.runtime.wire import Position
 
 T = TypeVar("T")
-Slot = tuple[str, str, int, Shapes]  # plan, phase, index, and the shapes by sender
+Slot = tuple[str, str, int, torch.dtype | None, Shapes]  # plan, phase, index, type of numbers, shapes by sender
 
 
 class Checkpoints(Protocol):
@@ -107,9 +107,9 @@ def _expected(plan: str, exchanges: Generator[Outbox, Inbox, object], host: Host
     try:
         outbox = next(exchanges)
         while True:
-            slots.append(
-                (plan, str(outbox.phase), outbox.index, {link.sender: shape for link, shape in outbox.expected.items()})
-            )
-            outbox = exchanges.send({link: torch.zeros(shape, dtype=dtype) for link, shape in outbox.expected.items()})
+            shapes = {link.sender: shape for link, shape in outbox.expected.items()}
+            slots.append((plan, str(outbox.phase), outbox.index, outbox.dtype, shapes))
+            here = outbox.dtype or dtype
+            outbox = exchanges.send({link: torch.zeros(shape, dtype=here) for link, shape in outbox.expected.items()})
     except StopIteration:
         return tuple(slots)

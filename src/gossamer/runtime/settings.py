@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from gossamer.agents.compression import Compression, parse_compression
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
@@ -20,6 +21,14 @@ def _widths(value: Any) -> Any:
         return (value,)
     if isinstance(value, str):
         return tuple(part for part in value.replace(" ", "").split(",") if part)
+    return value
+
+
+def _compression(value: str) -> str:
+    try:
+        parse_compression(value)
+    except GossamerError as error:
+        raise ValueError(str(error)) from None
     return value
 
 
@@ -85,6 +94,11 @@ class Settings(BaseModel):
     """Number of iterations; 0 writes the initial weights."""
     consensus_every: int = Field(1, ge=0)
     """Mix weights every so many steps; 0 never."""
+    compress: Annotated[str, AfterValidator(_compression)] = "none"
+    """Compress what consensus sends: none, power:RANK (low-rank differences), power:RANK,bits=8, choco:bits=8,
+    choco:topk=SHARE or choco:randk=SHARE (public copies)."""
+    track: bool | None = None
+    """Update by a tracked estimate of the whole gradient instead of each agent's own; by default adam does."""
     mix_first: bool = False
     """Mix the weights before the update (and its statistics) instead of after it."""
     initial_deviation: float = Field(1e-3, ge=0)
@@ -107,6 +121,15 @@ class Settings(BaseModel):
     @property
     def torch_dtype(self) -> torch.dtype:
         return torch.float64 if self.dtype == "float64" else torch.float32
+
+    @property
+    def compression(self) -> Compression:
+        return parse_compression(self.compress)
+
+    @property
+    def tracks(self) -> bool:
+        """Whether updates are tracked; of one agent there is nothing to track."""
+        return (self.update == "adam" if self.track is None else self.track) and self.agents > 1
 
     @property
     def shift_kind(self) -> str:

@@ -230,7 +230,8 @@ def share_arrays(share: Share) -> dict[str, Any]:
     for kind, fields in (("train", share.train_fields), ("full", share.full_fields)):
         for layer, sets in enumerate(fields):
             arrays[f"field.{kind}.{layer}"] = np.stack(sets)
-    optional = {"train_times": share.train_times, "hosting": share.hosting}
+    slots = None if share.slots is None else np.array([share.slots])
+    optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}
 
 
@@ -251,4 +252,5 @@ def share_of(agents: Sequence[int], arrays: Mapping[str, Any], facts: Mapping[st
         train_times=arrays.get("train_times"),
         combination=arrays["combination"],
         hosting=arrays.get("hosting"),
+        slots=int(arrays["slots"][0]) if "slots" in arrays else None,
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 VERSION = 1
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
 PLANS = ("full", "train", "site")  # evaluation; training; what sites plan before it
 PHASES = ("forward", "backward", "consensus", "planning")
 Position = tuple[int, int]  # step, and which exchange of the step

@@ -7,6 +7,8 @@ sites plan rejoins like any other, and all go back to the planning or, if everyo
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from gossamer.agents.exchange import Phase
 from gossamer.agents.planning import plan_site, planned_shapes
 from gossamer.agents.share import Share
@@ -77,7 +79,7 @@ class PlannedTraining(Ledger):
         super().__init__(kept)
         self._shard, self._site, self._records = shard, shard.site, records
         self._slots: list[Slot] = [
-            ("site", str(Phase.PLANNING), index, {link.sender: shape for link, shape in shapes.items()})
+            ("site", str(Phase.PLANNING), index, torch.float64, {link.sender: shape for link, shape in shapes.items()})
             for index, shapes in enumerate(planned_shapes(self._site))
         ]
         diameter = max(1, shard.num_agents - 1)  # of the agents, at most

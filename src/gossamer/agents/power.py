@@ -1,0 +1,117 @@
+"""Consensus by low-rank differences: each link approximates X_k - X_z by a power iteration (docs/communication.md).
+
+For a link of agents k < z with weight matrices X_k, X_z [d, h] and Delta = X_k - X_z, a round is
+
+    P = Delta Q = X_k Q - X_z Q               both send their d x r numbers
+    P^ = an orthonormal basis of P
+    Q = Delta^T P^ = X_k^T P^ - X_z^T P^      both send their h x r numbers
+    X_k <- X_k - C_kz P^ Q^T,   X_z <- X_z + C_kz P^ Q^T
+
+and Q is where the next round begins. P^ Q^T = P^ P^^T Delta is a projection of Delta: it is never larger, both ends
+compute the same and apply it with opposite signs, so that the mean of the weights is kept. Where P^ spans all of Delta
+the round is w_k = sum_z C_kz psi_z. Arrays that are cheaper to send whole are.
+
+With 8 bits, a factor goes as its difference from what the other end has been told of it before: the error of one round
+stands in the difference of the next.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.compression import Compression, matrix
+from gossamer.agents.ends import Ends
+from gossamer.agents.exchange import Inbox, Outbox
+from gossamer.agents.keyed import initial_normal
+from gossamer.agents.rules import State
+from gossamer.model import Params
+
+
+@dataclass(frozen=True)
+class Power:
+    ends: Ends
+    compression: Compression
+    num_agents: int
+    seed: int
+
+    rounds = 2  # exchanges of one mixing
+
+    def init(self, like: Params) -> State:
+        """Where each link's iteration begins: random, the same at both ends. And what has been told, nothing."""
+        state: State = {}
+        for index, (name, part) in enumerate(like.items()):
+            d, h = matrix(part.shape[1:])
+            rank = self.compression.factors(part.shape[1:])
+            if rank:
+                start = part.new_zeros(*self.ends.weight.shape, rank, h)
+                for position, slot, k, z in self.ends.pairs:
+                    link = min(k, z) * self.num_agents + max(k, z) + 2**32
+                    start[position, slot] = initial_normal((rank, h), self.seed, link, index).to(part.dtype)
+                state[f"start.{name}"] = start
+            if self.compression.rounding:
+                for side, shape in {"left": (rank, d), "right": (rank, h)}.items() if rank else [("whole", (1, d * h))]:
+                    for told in ("said", "heard"):
+                        state[f"{told}.{side}.{name}"] = part.new_zeros(*self.ends.weight.shape, *shape)
+        return state
+
+    def __call__(
+        self, psi: Params, into: Params, memory: State, index: int, step: int
+    ) -> Generator[Outbox, Inbox, Params]:
+        """One round. `into` is overwritten and returned; psi is read; `memory` is brought forward."""
+        matrices = {name: part.reshape(len(part), *matrix(part.shape[1:])) for name, part in psi.items()}
+        slots = self.ends.weight.shape[1]
+        left: dict[str, Tensor] = {}
+        whole: dict[str, Tensor] = {}
+        for name, x in matrices.items():
+            if f"start.{name}" in memory:
+                left[name] = _by_slot(x @ _side_by_side(memory[f"start.{name}"]), slots)
+            else:
+                whole[name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
+        told = yield from self._told({"left": left, "whole": whole}, memory, index)
+        bases = {name: torch.linalg.qr(told["left", name].mT).Q.mT for name in left}  # [hosted, slots, rank, d]
+        right = {name: _by_slot(matrices[name].mT @ _side_by_side(bases[name]), slots) for name in left}
+        told |= yield from self._told({"right": right}, memory, index + 1)
+        signed = (self.ends.weight * self.ends.sign)[..., None, None]
+        for name, x in matrices.items():
+            target = into[name].view(x.shape)
+            if name in left:
+                q = told["right", name]
+                start = memory[f"start.{name}"]
+                torch.div(q, q.norm(dim=-1, keepdim=True).clamp_min_(torch.finfo(q.dtype).tiny), out=start)
+                torch.baddbmm(x, _side_by_side(bases[name]), (signed * q).flatten(1, 2), alpha=-1, out=target)
+            else:
+                torch.sub(x, (signed * told["whole", name]).sum(1).view(x.shape), out=target)
+        return into
+
+    def _told(
+        self, sides: Mapping[str, Mapping[str, Tensor]], memory: State, index: int
+    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], Tensor]]:
+        """For values [hosted, slots, rows, width], by side and array, the difference across each link: the smaller
+        agent's less the other's, the same numbers at both ends."""
+        values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
+        rounding = self.compression.rounding
+        if rounding is None:
+            others = yield from self.ends.swap(list(values.values()), index)
+            pairs = zip(values.values(), others, strict=True)
+        else:
+            said = [memory[f"said.{side}.{name}"] for side, name in values]
+            heard = [memory[f"heard.{side}.{name}"] for side, name in values]
+            codes = [rounding.encode(value - known) for value, known in zip(values.values(), said, strict=True)]
+            arrived = yield from self.ends.swap(codes, index, torch.uint8)
+            for known, code in zip(said + heard, codes + arrived, strict=True):
+                known += rounding.decode(code, known.shape[-1], known.dtype)
+            pairs = zip(said, heard, strict=True)
+        sign = self.ends.sign[..., None, None]
+        return {key: sign * (own - other) for key, (own, other) in zip(values, pairs, strict=True)}
+
+
+def _side_by_side(factors: Tensor) -> Tensor:
+    """Rows [hosted, slots, rank, n] as the columns of one matrix for each agent [hosted, n, slots * rank]."""
+    return factors.flatten(1, 2).mT
+
+
+def _by_slot(columns: Tensor, slots: int) -> Tensor:
+    """[hosted, n, slots * rank] as [hosted, slots, rank, n]."""
+    return columns.mT.reshape(len(columns), slots, -1, columns.shape[1])
