@@ -14,6 +14,8 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.agents.choco import Choco
+from gossamer.agents.coded import Coding
+from gossamer.agents.codes import Rounding
 from gossamer.agents.compression import PLAIN, Compression
 from gossamer.agents.consensus import Consensus, make_mixing
 from gossamer.agents.ends import make_ends
@@ -51,6 +53,7 @@ class Training:
     seed: int = 0
     track: bool = False  # update by estimates of the whole gradient instead of each agent's own
     compression: Compression = PLAIN
+    boundary_bits: int = 0  # of the rows between agents while training; 0: as they are
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,10 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
     dtype = next(iter(params.values())).dtype
     layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
     full = _make_pass(share, layout, network, dtype, share.full_fields, None)
+    coding = None
+    if training.boundary_bits:
+        coding = Coding(Rounding(training.boundary_bits), share.agents, share.num_agents, share.hosting)
+        layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, apart=True)
     mixing = make_consensus(share, training, dtype)
     return Host(
         agents=share.agents,
@@ -126,7 +133,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=_make_pass(share, layout, network, dtype, share.train_fields, share.train_times, full),
+        train_pass=_make_pass(share, layout, network, dtype, share.train_fields, share.train_times, full, coding),
         full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
@@ -180,13 +187,14 @@ def _make_pass(
     fields: list[list[NDArray[np.bool_]]],
     times: NDArray[np.int64] | None,
     other: Pass | None = None,
+    coding: Coding | None = None,
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
 
     A dense input that is laid out as the `other` pass's is not copied.
     """
     filters = [layer.filter for layer in network.layers]
-    plan = make_plan(layout, filters, fields, dtype, round_up=not sparse.issparse(share.features))
+    plan = make_plan(layout, filters, fields, dtype, not sparse.issparse(share.features), coding)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 

@@ -37,6 +37,12 @@ def keep(entropy: Tensor, seed: int, step: int, layer: int, dropout: float) -> T
     return _mix(entropy, _signed(key(seed, step, layer) >> 32), _ROUNDS[1:]) >= threshold
 
 
+def uniform(entropy: Tensor, *parts: int) -> Tensor:
+    """Numbers in [0, 1) with 24 random bits, float64, shaped as `entropy`, for a use with this key."""
+    words = _mix(entropy, _signed(key(*parts) >> 32))
+    return (words >> 8 & 0xFFFFFF).double().mul_(2.0**-24)
+
+
 def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) -> Tensor:
     """Standard normal numbers for one agent's layer, float64."""
     stream = torch.Generator().manual_seed(key(seed, agent, layer) >> 1)

@@ -43,11 +43,17 @@ class Layout:
 
 
 def make_layout(
-    entries: Entries, owner: Ints, agents: Sequence[int], dtype: torch.dtype, hosting: Ints | None = None
+    entries: Entries,
+    owner: Ints,
+    agents: Sequence[int],
+    dtype: torch.dtype,
+    hosting: Ints | None = None,
+    apart: bool = False,
 ) -> Layout:
     """The layout of the hosted `agents` from the entries (i, j, D_ij) that touch them.
 
     With `hosting`, the host of each agent, links join hosts: a row that several agents of a host need goes there once.
+    With `apart`, links join agents also on the same host: only an agent's own block is inside.
     """
     i, j, w = entries
     w = w.astype(np.float64 if dtype == torch.float64 else np.float32, copy=False)
@@ -58,12 +64,12 @@ def make_layout(
     vertices = np.argsort(np.where(here, agent, len(agents)), kind="stable")[: int(here.sum())]
     none = (np.empty(0, np.int64), np.empty(0, np.int64), w[:0])
     leaving = arriving = none
-    if not here.all():
-        from_here, to_here = here[j], here[i]
-        leaving, arriving = _chosen(entries, from_here & ~to_here), _chosen(entries, to_here & ~from_here)
-        i, j, w = _chosen((i, j, w), from_here & to_here)
+    if apart or not here.all():
+        within = agent[i] == agent[j] if apart else here[i] & here[j]
+        leaving, arriving = _chosen(entries, here[j] & ~within), _chosen(entries, here[i] & ~within)
+        i, j, w = _chosen((i, j, w), within & here[i])
     inside, transposed = _laid_out(i, j, w, vertices, len(owner))
-    place = owner if hosting is None else hosting[owner]
+    place = owner if hosting is None or apart else hosting[owner]
     return Layout(vertices, agent[vertices], inside, transposed, leaving, arriving, place)
 
 

@@ -13,6 +13,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.coded import CodedPropagation, Coding, Key, make_sides
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.layout import Layout, factored, positions
 from gossamer.agents.links import Ints, Link
@@ -33,7 +34,7 @@ class Propagation:
     outgoing: tuple[tuple[Link, int], ...]  # links in sender order, with their numbers of rows
     incoming: tuple[tuple[Link, int], ...]
 
-    def forward(self, u: Tensor) -> Generator[Outbox, Inbox, Tensor]:
+    def forward(self, u: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
         """D u: send S u, add R times what arrives (eq. (5)-(6))."""
         messages = _split(self.send @ u, self.outgoing) if self.outgoing else {}
         inbox = yield Outbox(Phase.FORWARD, self.index, messages, _shapes(self.incoming, u))
@@ -42,7 +43,7 @@ class Propagation:
             result += self.receive @ _joined(inbox, self.incoming)
         return result
 
-    def backward(self, g: Tensor) -> Generator[Outbox, Inbox, Tensor]:
+    def backward(self, g: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
         """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
         incoming, outgoing = _reversed(self.outgoing), _reversed(self.incoming)
         messages = _split(self.receive.transposed_times(g), outgoing) if outgoing else {}
@@ -61,7 +62,7 @@ class LayerPlan:
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
     slab: Ints  # and its slab of weights: hosted agent * number of powers + place of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
-    propagations: tuple[Propagation, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
+    propagations: tuple[Propagation | CodedPropagation, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
     within: tuple[Tensor, ...]  # [p]: where U_{p-2} lies in U_p, for p >= 2
     output_agent: Tensor  # hosted agent of each output row
 
@@ -73,9 +74,14 @@ class Plan:
 
 
 def make_plan(
-    layout: Layout, filters: Sequence[Filter], fields: Sequence[Sequence[Rows]], dtype: torch.dtype, round_up: bool
+    layout: Layout,
+    filters: Sequence[Filter],
+    fields: Sequence[Sequence[Rows]],
+    dtype: torch.dtype,
+    round_up: bool,
+    coding: Coding | None = None,
 ) -> Plan:
-    """The plan of a host's layout for the layers' fields.
+    """The plan of a host's layout for the layers' fields; with `coding`, rows between agents are rounded.
 
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
@@ -94,7 +100,7 @@ def make_plan(
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            propagations.append(_cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype))
+            propagations.append(_cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, coding))
         agents = [layout.agent[here] for here in held]
         layers.append(
             LayerPlan(
@@ -154,8 +160,15 @@ def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, place: In
 
 
 def _cut(
-    index: int, layout: Layout, to: Rows, at: Rows, held_to: Rows, held_at: Rows, dtype: torch.dtype
-) -> Propagation:
+    index: int,
+    layout: Layout,
+    to: Rows,
+    at: Rows,
+    held_to: Rows,
+    held_at: Rows,
+    dtype: torch.dtype,
+    coding: Coding | None,
+) -> Propagation | CodedPropagation:
     """The part of D[to, at] that touches the host, between the rows that it holds."""
     order, n = layout.vertices, len(layout.place)
     rows_to, rows_at = np.flatnonzero(held_to), np.flatnonzero(held_at)
@@ -165,14 +178,10 @@ def _cut(
     send = sparse.csr_array((value, (row, at_row[source])), shape=(int(out.rows[-1]), len(rows_at)))
     destination, row, value = into.receive
     receive = sparse.csr_array((value, (to_row[destination], row)), shape=(len(rows_to), int(into.rows[-1])))
-    return Propagation(
-        index,
-        layout.block(rows_to, rows_at, dtype),
-        make_operator(send, dtype),
-        make_operator(receive, dtype),
-        out.counts,
-        into.counts,
-    )
+    operators = layout.block(rows_to, rows_at, dtype), make_operator(send, dtype), make_operator(receive, dtype)
+    if coding is not None:
+        return CodedPropagation(index, *operators, coding.rounding, *make_sides(out, into, coding))
+    return Propagation(index, *operators, out.counts, into.counts)
 
 
 def _split(rows: Tensor, links: Sequence[tuple[Link, int]]) -> dict[Link, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.batches import chunks, mini_batch
+from gossamer.agents.coded import Key
 from gossamer.agents.dropout import Drop
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import GRADIENT, MIXED_TRACKER, TRACKER, WEIGHTS, Host, Pass, memory
@@ -81,12 +82,12 @@ def loss_gradient(
     """
     total: Tensor | None = None
     gradient: Params = {}
-    for part in chunks(host, host.train_pass if on is None else on):
-        outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout)
+    for number, part in enumerate(chunks(host, host.train_pass if on is None else on)):
+        outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout, number=number)
         with torch.enable_grad():
             loss = labelled_loss(host, part, outputs)
         segments[-1] = Segment(segments[-1].leaves, loss)
-        found = yield from backward(host, part, segments)
+        found = yield from backward(host, part, segments, number)
         if total is None:
             total, gradient = loss.detach(), found
         else:
@@ -106,12 +107,14 @@ def step_size(host: Host) -> float:
 
 
 def forward(
-    host: Host, on: Pass, differentiate: bool = False, dropout: bool = False
+    host: Host, on: Pass, differentiate: bool = False, dropout: bool = False, number: int = 0
 ) -> Generator[Outbox, Inbox, tuple[Tensor, list[Segment]]]:
     """The network's outputs for the pass's vertices, one exchange for each propagation (eq. (5)-(7)).
 
-    With `differentiate`, the local segments remember their graphs; the last segment's result is the output.
+    With `differentiate`, the local segments remember their graphs; the last segment's result is the output. `number`
+    is that of a part of a long batch.
     """
+    of = host.training.seed, host.step, number
     segments: list[Segment] = []
     layers = host.network.layers
     x, leaves = on.features, Params()
@@ -129,7 +132,7 @@ def forward(
                 offers = product(drop(x), slabs)
         segments.append(Segment(leaves, offers))
         terms = offers.detach().split([plan.sizes[p] for p in layer.filter.powers])
-        z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations])
+        z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations], of)
         leaves = Params(z=_leaf(z, differentiate))
         with torch.set_grad_enabled(differentiate):
             x = leaves["z"]
@@ -142,7 +145,7 @@ def forward(
     return x, segments
 
 
-def backward(host: Host, on: Pass, segments: list[Segment]) -> Generator[Outbox, Inbox, Params]:
+def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> Generator[Outbox, Inbox, Params]:
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
     `segments` are forward's on the same pass, the last one ending in the loss. From the last layer to the first: the
@@ -159,7 +162,8 @@ def backward(host: Host, on: Pass, segments: list[Segment]) -> Generator[Outbox,
         del leaves, result
         layer, plan = host.network.layers[index - 1], on.plan.layers[index - 1]
         transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.within)
-        terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)])
+        of = host.training.seed, host.step, number
+        terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)], of)
         g = torch.cat(terms) if len(terms) > 1 else terms[0]
     return {name: gradient[name] for name in host.params}
 
@@ -170,13 +174,13 @@ def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
 
 
 def _through(
-    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor], Exchanges]]
+    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor, Key], Exchanges]], of: Key
 ) -> Generator[Outbox, Inbox, T]:
     """Run a filter's generator, answering each u that it yields with the next propagation's D u."""
     try:
         u = next(steps)
         for go in propagate:
-            u = steps.send((yield from go(u)))
+            u = steps.send((yield from go(u, of)))
     except StopIteration as done:
         result: T = done.value
         return result

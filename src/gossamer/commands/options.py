@@ -46,7 +46,7 @@ PANELS = {
         "same_initial",
         "seed",
     ),
-    "Compression": ("compress",),
+    "Compression": ("compress", "boundary_bits"),
     "Run": ("evaluate_every", "checkpoint_every", "dtype", "threads", "baselines"),
 }
 

@@ -113,6 +113,7 @@ def training_of(settings: Settings) -> Training:
         batch=settings.batch,
         seed=settings.seed,
         track=settings.tracks,
+        boundary_bits=settings.boundary_bits,
         compression=settings.compression if settings.agents > 1 else PLAIN,
     )
 

@@ -1,14 +1,16 @@
 """Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.agents.codes import Rounding
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
+from gossamer.model import Layer
 from gossamer.model.filters import Filter
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
@@ -40,7 +42,14 @@ def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> 
 
 def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
-    _, moved, _ = _training_rows(deployment, settings, hosting[deployment.assignment])
+    apart = bool(settings.boundary_bits)  # rows of agents are rounded each for itself
+    _, moved, _ = _training_rows(
+        deployment, settings, deployment.assignment if apart else hosting[deployment.assignment]
+    )
+    if apart:
+        moved = Counter(
+            {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
+        )
     k, z = np.nonzero(deployment.combination)
     # Each neighbour hears something else, or every host the same once.
     whom = z if settings.compression.kind == "power" else hosting[z]
@@ -116,7 +125,8 @@ def _training_rows(
     rows: Counter[Link] = Counter()
     moved: Counter[Link] = Counter()
     numbers, times = 0, _times(deployment, settings)
-    for layer, width, rounds in zip(deployment.network.layers, widths, training, strict=True):
+    layers = deployment.network.layers
+    for layer, width, rounds in zip(layers, _coded(layers, widths, settings), training, strict=True):
         for one in rounds:
             for link, count in one.items():
                 rows[link] += count
@@ -129,6 +139,13 @@ def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Filter], l
     """Each layer's filter, and the bytes of one of its rows."""
     layers = deployment.network.layers
     return [layer.filter for layer in layers], [layer.outputs * settings.torch_dtype.itemsize for layer in layers]
+
+
+def _coded(layers: Sequence[Layer], widths: list[int], settings: Settings) -> list[int]:
+    """Bytes of the layers' rows while training."""
+    if not settings.boundary_bits:
+        return widths
+    return [Rounding(settings.boundary_bits).length(layer.outputs) for layer in layers]
 
 
 def _times(deployment: Deployment, settings: Settings) -> int:

@@ -97,6 +97,9 @@ class Settings(BaseModel):
     compress: Annotated[str, AfterValidator(_compression)] = "none"
     """Compress what consensus sends: none, power:RANK (low-rank differences), power:RANK,bits=8, choco:bits=8,
     choco:topk=SHARE or choco:randk=SHARE (public copies)."""
+    boundary_bits: Literal[0, 16, 8] = 0
+    """Send the rows between agents in 16 or 8 bits while training, rounded randomly so that their mean is kept; 0
+    sends them as they are."""
     track: bool | None = None
     """Update by a tracked estimate of the whole gradient instead of each agent's own; by default adam does."""
     mix_first: bool = False
