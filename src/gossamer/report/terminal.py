@@ -160,6 +160,11 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
             f"spectral radius {facts['spectral_radius']:.3f}",
             highlight=False,
         )
+    if settings.tracks:
+        console.print(
+            "Updates follow a tracked estimate of the whole gradient (--no-track: each agent's own gradient).",
+            highlight=False,
+        )
     if summary["edges_kept"] < 1:
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
@@ -184,8 +189,8 @@ def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
         sent, plain = messages[phase], messages["plain"][phase]["bytes"]
         table.add_row(phase, f"{sent['rows']:,}", f"{sent['bytes']:,}", f"{plain:,}")
     sent, plain = (sum(part[phase]["bytes"] for phase in phases) for part in (messages, messages["plain"]))
-    fewer = f" ({plain / sent:.1f} times fewer)" if plain > sent else ""
-    table.add_row("together", "", f"{sent:,}{fewer}", f"{plain:,}")
+    fewer = f": {plain / sent:.1f} times fewer" if plain > sent else ""
+    table.add_row(f"together{fewer}", "", f"{sent:,}", f"{plain:,}")
     table.add_section()
     table.add_row(
         "forward as the paper counts, B H",

@@ -158,7 +158,8 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     except ValidationError as error:
         for problem in error.errors():
             name = ".".join(str(part) for part in problem["loc"])
-            complaints.append(f"{source}: {name} = {problem['input']!r}: {problem['msg'].lower()}")
+            said = problem["msg"].removeprefix("Value error, ")
+            complaints.append(f"{source}: {name} = {problem['input']!r}: {said[:1].lower()}{said[1:]}")
     raise GossamerError("\n".join(complaints))
 
 

@@ -18,6 +18,7 @@ from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Params
+from gossamer.runtime.advice import warn_of_agents_apart
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.memory import kept_memory
 from gossamer.runtime.messages import Facts, count_messages, facts_of
@@ -129,13 +130,16 @@ def go_on(state: Run, hooks: Hooks | None = None, measure: Callable[[Run], Recor
 
 def _go_on(state: Run, hooks: Hooks, measure: Callable[[Run], Record]) -> Run:
     settings, began, before = state.settings, time.perf_counter(), state.seconds
+    warned = False
     while True:
         step = state.host.step
         due = step % settings.evaluate_every == 0 or step == settings.steps
         if due and (not state.history or state.history[-1]["step"] < step):
             state.history.append(measure(state))
             hooks.on_record(state.history[-1])
-            _check_loss(state.history[-1]["train"]["loss"], step)
+            _check_loss(state.history[-1]["train"]["loss"], state)
+            apart = [record["disagreement"] for record in state.history]
+            warned = warned or warn_of_agents_apart(state.host, settings, apart)
         state.seconds = before + time.perf_counter() - began
         stop = state.engine.total(torch.tensor(float(hooks.should_stop())))  # all hosts end after the same step
         if step >= settings.steps or stop:
@@ -183,10 +187,12 @@ def disagreement_of(state: Run) -> float:
     return disagreement(everyone) if everyone else math.nan
 
 
-def _check_loss(loss: float, step: int) -> None:
+def _check_loss(loss: float, state: Run) -> None:
     if not math.isfinite(loss):
+        mixing = " or a smaller gamma in --compress" if state.settings.compression.kind == "choco" else ""
         raise GossamerError(
-            f"the training loss is {loss} at step {step}: the run has diverged; try a smaller --step-size"
+            f"the training loss is {loss} at step {state.host.step}: the run has diverged; try a smaller --step-size"
+            f"{mixing}"
         )
 
 
