@@ -11,6 +11,9 @@ The code is organised as follows:
     links       the fewest message rows of a link, D_kz = R_kz S_kz
     exchange    outbox and inbox: what crosses the border to a runtime
     consensus   w_k = sum_z C_kz psi_z
+    compression how weights are compressed on their way: power (low-rank differences across a link, whose ends are
+                those of `ends`) and choco (compressed changes against public copies); codes: numbers in few bits
+    coded       boundary rows in few bits
     rules       gd, momentum, adam
     keyed       dropout and initial weights from keys
     dropout     entries of a layer's input zeroed, differentiable

@@ -47,8 +47,8 @@ def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
 
 
 def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence[float]) -> bool:
-    """Where choco's copies lag so far behind that mixing drives the agents apart: they differ by more than a weight, and
-    more so at every one of the last evaluations. Gives whether it was told."""
+    """Where choco's copies lag so far behind that mixing drives the agents apart: they differ by more than a weight,
+    and more so at every one of the last evaluations. Gives whether it was told."""
     if settings.compression.kind != "choco" or len(disagreements) <= GROWING:
         return False
     last = disagreements[-1 - GROWING :]
