@@ -109,6 +109,7 @@ def plot(found: dict[str, dict[str, Any]], path: str) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    import matplotlib.ticker
 
     figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3.4), layout="constrained")
     for axis, (title, one) in zip(axes, found.items(), strict=True):
@@ -116,6 +117,10 @@ def plot(found: dict[str, dict[str, Any]], path: str) -> None:
         if "product" in one:
             label = f"plain sparse product, {one['product_exponent']:.2f}"
             axis.loglog(one["sizes"], one["product"], "s--", color="grey", label=label)
+        axis.set_xticks(one["sizes"], [f"{size:,}" for size in one["sizes"]], fontsize=8)
+        axis.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        low, high = axis.get_ylim()
+        axis.set_ylim(min(low, high / 30), high * 1.5)  # at least a decade and a half, so that a flat curve looks flat
         axis.set_xlabel(title)
         axis.set_ylabel("seconds")
         axis.grid(True, which="both", alpha=0.3)
