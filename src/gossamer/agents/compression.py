@@ -70,7 +70,7 @@ def matrix(shape: Shape) -> tuple[int, int]:
 def parse_compression(text: str) -> Compression:
     """A Compression from its words."""
     kind, _, rest = text.partition(":")
-    words = [word for word in rest.split(",") if word]
+    words = rest.split(",") if rest else []
     try:
         if kind == "none" and not words:
             return PLAIN
@@ -90,7 +90,7 @@ def parse_compression(text: str) -> Compression:
                     randk=float(named.get("randk", 0)),
                 )
                 gamma = float(named["gamma"]) if "gamma" in named else safe_gamma(found)
-                share = found.topk or found.randk or 1.0
+                share = float(named.get("topk", named.get("randk", 1)))
                 if found.bits in (32, 8, 4) and 0 < share <= 1 and 0 < gamma <= 1:
                     return Compression("choco", 0, found.bits, found.topk, found.randk, gamma)
     except ValueError:
