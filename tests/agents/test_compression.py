@@ -20,8 +20,10 @@ SHAPES = {"weight": (20, 8), "powers": (3, 5, 4), "bias": (8,)}
         ("choco:bits=8", Compression("choco", bits=8)),
         ("choco:bits=4", Compression("choco", bits=4, gamma=0.5)),
         ("choco:gamma=0.3,bits=4", Compression("choco", bits=4, gamma=0.3)),
-        ("choco:topk=0.1", Compression("choco", topk=0.1, gamma=0.4)),
+        ("choco:topk=0.1", Compression("choco", topk=0.1, gamma=0.1)),
         ("choco:topk=1", Compression("choco", topk=1.0)),
+        ("choco:randk=0.5", Compression("choco", randk=0.5, gamma=1 / 3)),
+        ("choco:randk=1", Compression("choco", randk=1.0)),
         ("choco:randk=0.01,gamma=1", Compression("choco", randk=0.01)),
     ],
 )
