@@ -97,19 +97,21 @@ def test_what_eight_bits_leave_out_is_sent_later() -> None:
     """The disagreement goes on falling, far below the 1/127 of one message."""
     psi = drawn(2)
     gossip, first = Gossip("power:1,bits=8", link(0.4), psi), disagreement(psi)
-    for _ in range(80):
+    for _ in range(150):
         psi = gossip(psi)
     assert disagreement(psi) < 1e-6 * first
 
 
-@pytest.mark.parametrize("compress", ["power:1", "power:2", "power:1,bits=8", "power:2,bits=8"])
-def test_agents_on_a_ring_agree_on_their_mean(compress: str) -> None:
+@pytest.mark.parametrize(
+    ("compress", "left"), [("power:1", 1e-8), ("power:2", 1e-8), ("power:1,bits=8", 1e-4), ("power:2,bits=8", 1e-4)]
+)
+def test_agents_on_a_ring_agree_on_their_mean(compress: str, left: float) -> None:
     psi = drawn(5)
     means, first = {name: part.mean(0) for name, part in psi.items()}, disagreement(psi)
     gossip = Gossip(compress, RING, psi)
-    for _ in range(120):
+    for _ in range(250):
         psi = gossip(psi)
-    assert disagreement(psi) < 1e-5 * first
+    assert disagreement(psi) < left * first
     close({name: part.mean(0) for name, part in psi.items()}, means, 1e-12)
 
 

@@ -39,7 +39,11 @@ class Rounding:
         return torch.cat([self._packed(whole), power.to(torch.uint8)], dim=-1)
 
     def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-        return self._unpacked(codes[..., :-1], width).to(dtype).mul_(_scale(codes[..., -1:].to(dtype)))
+        return self._unpacked(codes[..., :-1], width).to(dtype).mul_(self.step(codes, dtype))
+
+    def step(self, codes: Tensor, dtype: torch.dtype) -> Tensor:
+        """The scale of each row [..., 1]: twice the largest error."""
+        return _scale(codes[..., -1:].to(dtype))
 
     def _packed(self, whole: Tensor) -> Tensor:
         if self.bits in INTEGERS:

@@ -13,7 +13,9 @@ of the weights is kept. Where P^ spans all of Delta the round is w_k = sum_z C_k
 whole are.
 
 With 8 bits, a factor goes as its difference from what the other end has been told of it before: the error of one round
-stands in the difference of the next.
+stands in the difference of the next. A column of Q that is not larger than its error is neither applied nor followed:
+from the same start the next round knows it a hundred times better. Else the errors of ever new directions, which are
+those of X_k and not of Delta, would keep the agents apart.
 """
 
 from collections.abc import Generator, Mapping
@@ -28,6 +30,8 @@ from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.keyed import initial_normal
 from gossamer.agents.rules import State
 from gossamer.model import Params
+
+Told = tuple[Tensor, Tensor, Tensor]  # an end's own values as the other end knows them, the other's, their rows' errors
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,14 @@ class Power:
         for number, (name, x) in enumerate(matrices.items()):
             target = into[name].view(x.shape)
             if name in left:
-                q = self._across(told["right", name])
+                own, other, error = told["right", name]
+                q, start = self._across(told["right", name]), memory[f"start.{name}"]
+                size = _largest(q)  # on which both ends agree to the bit, and so on what to do
                 anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
-                following = q / q.norm(dim=-1, keepdim=True)
-                memory[f"start.{name}"].copy_(torch.where(_vanishes(q, *told["right", name]), anew, following))
+                follow = torch.where(size > error, q / q.norm(dim=-1, keepdim=True), start)
+                vanishes = size <= 16 * torch.finfo(q.dtype).eps * (_largest(own) + _largest(other))
+                start.copy_(torch.where(vanishes, anew, follow))
+                q.masked_fill_(size <= error, 0)
                 torch.baddbmm(x, _side_by_side(bases[name]), (signed * q).flatten(1, 2), alpha=-1, out=target)
             else:
                 torch.sub(x, (signed * self._across(told["whole", name])).sum(1).view(x.shape), out=target)
@@ -90,14 +98,14 @@ class Power:
 
     def _told(
         self, sides: Mapping[str, Mapping[str, Tensor]], memory: State, index: int
-    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], tuple[Tensor, Tensor]]]:
-        """For values [hosted, slots, rows, width], by side and array: an end's own, as the other end is told of them,
-        and the other end's."""
+    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], Told]]:
+        """For values [hosted, slots, rows, width], by side and array: what both ends of each link know of them."""
         values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
         rounding = self.compression.rounding
         if rounding is None:
             said = list(values.values())
             heard = yield from self.ends.swap(said, index)
+            errors = [torch.zeros_like(value[..., :1]) for value in said]
         else:
             said = [memory[f"said.{side}.{name}"] for side, name in values]
             heard = [memory[f"heard.{side}.{name}"] for side, name in values]
@@ -105,18 +113,20 @@ class Power:
             arrived = yield from self.ends.swap(codes, index, torch.uint8)
             for known, code in zip(said + heard, codes + arrived, strict=True):
                 known += rounding.decode(code, known.shape[-1], known.dtype)
-        return dict(zip(values, zip(said, heard, strict=True), strict=True))
+            errors = [
+                rounding.step(a, known.dtype) + rounding.step(b, known.dtype)
+                for a, b, known in zip(codes, arrived, said, strict=True)
+            ]
+        return dict(zip(values, zip(said, heard, errors, strict=True), strict=True))
 
-    def _across(self, told: tuple[Tensor, Tensor]) -> Tensor:
+    def _across(self, told: Told) -> Tensor:
         """The difference across each link: the smaller agent's less the other's, the same numbers at both ends."""
-        own, other = told
+        own, other, _ = told
         return self.ends.sign[..., None, None] * (own - other)
 
 
-def _vanishes(difference: Tensor, own: Tensor, other: Tensor) -> Tensor:
-    """Which rows of a difference are no more than rounding; by largest numbers, on which both ends agree to the bit."""
-    size = own.abs().amax(-1, keepdim=True) + other.abs().amax(-1, keepdim=True)
-    return difference.abs().amax(-1, keepdim=True) <= 16 * torch.finfo(size.dtype).eps * size
+def _largest(rows: Tensor) -> Tensor:
+    return rows.abs().amax(-1, keepdim=True)
 
 
 def _side_by_side(factors: Tensor) -> Tensor:
