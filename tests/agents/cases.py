@@ -12,11 +12,13 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
+from gossamer.agents.compression import parse_compression
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift
 
 M = 5
+COMPRESSIONS = ["power:1", "power:2,bits=8", "choco:bits=8", "choco:bits=4", "choco:topk=0.2", "choco:randk=0.3"]
 
 
 @dataclass
@@ -39,9 +41,11 @@ class Case:
         same_initial: bool = False,
         seed: int = 3,
         dtype: torch.dtype = torch.float64,
+        hosting: np.ndarray | None = None,
+        compress: str = "none",
         **training: Any,
     ) -> Host:
-        how = Training(make_rule(rule), step_size, seed=seed, **training)
+        how = Training(make_rule(rule), step_size, seed=seed, compression=parse_compression(compress), **training)
         return make_host(
             self.graph,
             self.shift,
@@ -54,6 +58,7 @@ class Case:
             same_initial=same_initial,
             dtype=dtype,
             receptive_field=receptive_field,
+            hosting=hosting,
         )
 
     def weights(self, host: Host) -> list[torch.Tensor]:

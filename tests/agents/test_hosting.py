@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from agents.cases import M, make_case, watched
+from agents.cases import COMPRESSIONS, M, make_case, watched
 
 from gossamer.agents import Phase, training_step
 from gossamer.agents.measures import evaluate
@@ -47,6 +47,31 @@ def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
     for host, (part, _) in zip(many, run_together([evaluate(host) for host in many]), strict=True):
         by_vertex[torch.from_numpy(host.full_pass.vertices)] = part
     torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.vertices)], whole, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("compress", ["none", *COMPRESSIONS, "power:9"])
+@pytest.mark.parametrize(
+    ("grouping", "joined"),
+    [(GROUPINGS[0], False), (GROUPINGS[2], False), (GROUPINGS[1], True), (GROUPINGS[3], True)],
+    ids=["each alone", "links of agents", "links of hosts", "links of hosts in any order"],
+)
+def test_hosting_parity_of_consensus(grouping, joined: bool, compress: str) -> None:
+    """With links between hosts too, where a host hears once what several of its agents need.
+
+    Agents that start from the same weights have links without a difference.
+    """
+    case = make_case(dropout=0.4, bias=True)
+    hosting = np.empty(M, dtype=np.int64)
+    for number, group in enumerate(grouping):
+        hosting[group] = number
+    options = {"rule": "adam", "track": True, "same_initial": True, "consensus_every": 2, "compress": compress}
+    one = case.host(step_size=0.01, **options)
+    many = [case.host(group, step_size=0.01, hosting=hosting if joined else None, **options) for group in grouping]
+    for _ in range(10):
+        one, _ = run(training_step(one))
+        many = [host for host, _ in run_together([training_step(host) for host in many])]
+    for name, part in stacked(many).items():
+        torch.testing.assert_close(part, one.params[name], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from agents.cases import M, make_case
+from agents.cases import COMPRESSIONS, M, make_case
 from oracles.whole_graph import recursion
 
 from gossamer.agents import training_step
@@ -28,6 +28,8 @@ def trained(case, steps: int = STEPS, **options):
         {"consensus_every": 3},
         {"consensus_every": 0},
         {"mix_first": True, "weight_decay": 0.3, "consensus_every": 2},
+        {"track": True},
+        {"track": True, "mix_first": True, "weight_decay": 0.3, "step_decay": 0.1, "consensus_every": 3},
     ],
     ids=str,
 )
@@ -49,11 +51,14 @@ def test_twenty_steps_equal_the_recursion(rule: str, eta: float, extras: dict, k
     assert host.step == STEPS
 
 
-@pytest.mark.parametrize(("rule", "eta"), [("gd", 0.1), ("momentum", 0.05)])
-def test_golden_run_reproduces_centralised_descent(rule: str, eta: float) -> None:
+@pytest.mark.parametrize(
+    ("rule", "eta", "track"),
+    [("gd", 0.1, False), ("momentum", 0.05, False), ("gd", 0.1, True), ("momentum", 0.05, True), ("adam", 0.01, True)],
+)
+def test_golden_run_reproduces_centralised_descent(rule: str, eta: float, track: bool) -> None:
     """C = 11^T/m and equal initial weights: every agent walks the centralised path with the same step size."""
     case = make_case(dropout=0.4)
-    host = trained(case, rule=rule, step_size=eta, combination=np.full((M, M), 1 / M), same_initial=True)
+    host = trained(case, rule=rule, step_size=eta, combination=np.full((M, M), 1 / M), same_initial=True, track=track)
     alone = make_case(dropout=0.4)
     alone.problem.owner[:] = 0
     start = [w[:1] for w in case.weights(case.host(same_initial=True))]
@@ -62,15 +67,32 @@ def test_golden_run_reproduces_centralised_descent(rule: str, eta: float) -> Non
         torch.testing.assert_close(found, reference.expand_as(found), rtol=1e-10, atol=1e-12)
 
 
-def test_the_mean_of_the_weights_is_kept_by_consensus() -> None:
-    case = make_case()
-    host = case.host()
-    psi = {name: torch.randn_like(w) for name, w in host.params.items()}
-    means = {name: part.mean(0) for name, part in psi.items()}
-    mixed = run(host.mixing(psi, host.params, {}, 0, 0))
-    for name, part in mixed.items():
-        torch.testing.assert_close(part.mean(0), means[name], rtol=1e-12, atol=1e-14)
-        assert (part - psi[name]).abs().max() > 1e-3
+@pytest.mark.parametrize("compress", ["none", *COMPRESSIONS])
+def test_the_mean_of_the_weights_is_kept_by_every_consensus(compress: str) -> None:
+    """Whatever is left out, and whatever the agents do between two rounds."""
+    case = make_case(kind="chebyshev", order=2, bias=True, shift="scaled-laplacian")
+    host = case.host(compress=compress)
+    memory, random = host.mixing.init(host.params), torch.Generator().manual_seed(0)
+    psi = {name: torch.randn(w.shape, generator=random, dtype=w.dtype) for name, w in host.params.items()}
+    for step in range(12):
+        mixed = run(host.mixing(psi, {name: torch.empty_like(part) for name, part in psi.items()}, memory, 0, step))
+        for name, part in mixed.items():
+            torch.testing.assert_close(part.mean(0), psi[name].mean(0), rtol=1e-12, atol=1e-13)
+            assert (part - psi[name]).abs().max() > 1e-3
+        psi = {name: part + torch.randn(part.shape, generator=random, dtype=part.dtype) for name, part in mixed.items()}
+
+
+@pytest.mark.parametrize(
+    "compress", ["power:5", "power:5,bits=32", "choco:bits=32", "choco:topk=1.0,gamma=1", "choco:randk=1.0,gamma=1"]
+)
+@pytest.mark.parametrize("track", [False, True])
+def test_compression_that_leaves_nothing_out_changes_nothing(compress: str, track: bool) -> None:
+    """Over a whole run; arrays of rank 5 or less go whole."""
+    case, options = make_case(dropout=0.4, bias=True), {"rule": "momentum", "step_size": 0.02, "consensus_every": 2}
+    plain = trained(case, **options, track=track)
+    host = trained(case, **options, track=track, compress=compress)
+    for name, part in plain.params.items():
+        torch.testing.assert_close(host.params[name], part, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

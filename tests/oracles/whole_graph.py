@@ -98,20 +98,28 @@ def recursion(
     mix_first: bool = False,
     weight_decay: float = 0.0,
     step_decay: float = 0.0,
+    track: bool = False,
     beta: float = 0.9,
 ) -> list[Tensor]:
     """The stacked recursion w^{t+1} = (C x I) psi^t of eq. (14), psi^t by the plain formulas of each rule.
 
-    With `mix_first` the descent starts from (C x I) w^t instead, with the gradient of w^t.
+    With `mix_first` the descent starts from (C x I) w^t instead, with the gradient of w^t. With `track` every agent
+    descends by m s_k, s^t = (C x I) (s^{t-1} + g^t - g^{t-1}), which is not mixed where the weights are not.
     """
     m = len(C)
     w = [part.clone() for part in weights]
     first = [torch.zeros_like(part) for part in w]
     second = [torch.zeros_like(part) for part in w]
+    s = before = [torch.zeros_like(part) for part in w]
     for t in range(steps):
         g = [a + weight_decay / m * b for a, b in zip(gradients(problem, w, None, t), w, strict=True)]
         rate = eta / (1 + step_decay * t)
         mix = every and (t + 1) % every == 0
+        if track:
+            s, before = [a + b - c for a, b, c in zip(s, g, before, strict=True)], g
+            if mix:
+                s = [torch.einsum("kz,z...->k...", C, part) for part in s]
+            g = s if rule != "adam" else [m * part for part in s]
         if mix and mix_first:
             w = [torch.einsum("kz,z...->k...", C, part) for part in w]
         if rule == "gd":
@@ -121,10 +129,10 @@ def recursion(
             psi = [a - m * rate * v for a, v in zip(w, first, strict=True)]
         else:
             first = [beta * v + (1 - beta) * b for v, b in zip(first, g, strict=True)]
-            second = [0.999 * s + 0.001 * b * b for s, b in zip(second, g, strict=True)]
+            second = [0.999 * u + 0.001 * b * b for u, b in zip(second, g, strict=True)]
             psi = [
-                a - rate * (v / (1 - beta ** (t + 1))) / ((s / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
-                for a, v, s in zip(w, first, second, strict=True)
+                a - rate * (v / (1 - beta ** (t + 1))) / ((u / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
+                for a, v, u in zip(w, first, second, strict=True)
             ]
         w = [torch.einsum("kz,z...->k...", C, part) for part in psi] if mix and not mix_first else psi
     return w

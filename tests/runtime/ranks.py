@@ -25,6 +25,8 @@ CASES: dict[str, dict[str, Any]] = {
     "chebyshev, momentum, bias": {"layers": "chebyshev", "order": 2, "step_size": 0.02, "bias": True},
     "adam, dropout": {"update": "adam", "step_size": 0.01, "dropout": 0.5},
     "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
+    "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
+    "choco": {"compress": "choco:bits=8", "step_size": 0.1},
     "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
 }
 

@@ -11,7 +11,7 @@ from gossamer.agents import training_step
 from gossamer.agents.exchange import joined
 from gossamer.errors import GossamerError
 from gossamer.runtime.deployment import host_of, make_deployment
-from gossamer.runtime.messages import count_messages
+from gossamer.runtime.messages import between_hosts, count_messages
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.simulation import run_together
 
@@ -126,7 +126,21 @@ def test_an_assignment_from_a_file(tmp_path: Path) -> None:
         make_deployment(case.graph, settings(assignment="bsf"))
 
 
-@pytest.mark.parametrize("options", [{}, {"layers": "chebyshev", "order": 2, "dtype": "float64"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"layers": "chebyshev", "order": 2, "dtype": "float64"},
+        {"compress": "power:1", "update": "adam", "bias": True},
+        {"compress": "power:2,bits=8", "dtype": "float64"},
+        {"compress": "power:9", "track": True},
+        {"compress": "choco:bits=8", "track": True},
+        {"compress": "choco:bits=4", "bias": True},
+        {"compress": "choco:topk=0.1", "dtype": "float64"},
+        {"compress": "choco:randk=0.3"},
+    ],
+    ids=str,
+)
 def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     """Every agent on its own host: the bytes in the outboxes equal the plan's, by phase and link."""
     case = make_case(n=40)
@@ -147,6 +161,29 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     assert {place[:2] for place in seen} <= set(counted)
     totals = count_messages(d, s)
     assert totals["paper"]["rows"] == 2 * sum(case.owner[i] != case.owner[j] for i, j in case.graph.edges) * (
-        2 if not options else 4
+        2 * options.get("order", 1)
     )
     assert totals["forward"]["rows"] <= totals["evaluation"]["rows"] <= totals["paper"]["rows"]
+
+
+@pytest.mark.parametrize("grouping", [[[0, 1, 2, 3]], [[0, 1], [2, 3]], [[0], [1, 3], [2]]], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"update": "adam"}, {"compress": "power:1", "update": "adam"}, {"compress": "choco:bits=8", "track": True}],
+    ids=str,
+)
+def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], options: dict) -> None:
+    case = make_case(n=40)
+    s = settings(topology="ring", **options)
+    d = make_deployment(case.graph, s, assignment=case.owner)
+    hosting = np.empty(4, dtype=np.int64)
+    for number, group in enumerate(grouping):
+        hosting[group] = number
+    seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
+
+    def note(outbox) -> None:
+        seen[str(outbox.phase)] += sum(joined(message).nbytes for message in outbox.messages.values())
+
+    run_together([watched(training_step(host_of(d, s, group, hosting)), note) for group in grouping])
+    assert seen == between_hosts(d, s, hosting)
+    assert (seen["consensus"] > 0) == (len(grouping) > 1)

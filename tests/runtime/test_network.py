@@ -3,18 +3,29 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from runtime.disks import Kill
 from runtime.network import Faults, Network
 from runtime.problems import M, problem
 from runtime.schedules import check, quiet, run_schedule
 
+from gossamer.agents import Link, Phase
 from gossamer.errors import GossamerError
-from gossamer.runtime.wire import Status, encode
+from gossamer.runtime.wire import Frame, Status, encode
+
+COMPRESSED = {"topology": "ring", "compress": "power:1,bits=8", "track": True}
 
 
-@pytest.mark.parametrize("every", [1, 3, 0])
-def test_a_quiet_network_gives_the_bits_of_the_simulation(every: int) -> None:
-    network = Network(problem(consensus_every=every), Faults(), seed=0)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"consensus_every": 1}, {"consensus_every": 3}, {"consensus_every": 0},
+        COMPRESSED, {"compress": "power:9"}, {"compress": "choco:topk=0.3", "consensus_every": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_quiet_network_gives_the_bits_of_the_simulation(changes: dict) -> None:
+    network = Network(problem(**changes), Faults(), seed=0)
     network.run()
     check(network)
     assert all(set(records) == {0, 3, 6, 7} for records in network.records.values())
@@ -31,6 +42,34 @@ def test_an_agent_killed_anywhere_comes_back(where: Kill) -> None:
         network.run()
         check(network)
         assert network.killed[where] == 1
+
+
+@pytest.mark.parametrize("where", [Kill.CONSENSUS_UNSENT, Kill.CONSENSUS_SENT])
+def test_an_agent_killed_within_a_compressed_consensus_comes_back(where: Kill) -> None:
+    """With what it and its neighbours have told each other, as it was at the checkpoint."""
+    for occasion in (3, 40, 80):
+        network = Network(problem(**COMPRESSED), Faults(kills=((where, occasion),)), seed=0)
+        network.run()
+        check(network)
+        assert network.killed[where] == 1
+
+
+def test_numbers_of_another_type_than_planned_are_refused() -> None:
+    network = Network(problem(compress="choco:bits=8"), Faults(), seed=0)
+    while not (network.members.get(1) and network.members[1].position[0] == 2):
+        network.step()
+    member = network.members[1]
+    while member._exchange.phase != Phase.CONSENSUS or not member.waiting_for:
+        network.step()
+    liar, exchange = member.waiting_for[0], member._exchange
+    rows = torch.zeros(exchange.expected[Link(liar, 1)], dtype=torch.float64)
+    frame = Frame(liar, member.epoch, member.position, "train", "consensus", exchange.index, rows)
+    member.receive(liar, [bytes(part) for part in encode(frame, "run")], network.now)
+    assert exchange.dtype == torch.uint8
+    assert member.refused["unplanned"] == 1
+    assert liar in member.waiting_for
+    network.run()
+    check(network)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))

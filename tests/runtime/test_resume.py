@@ -60,6 +60,34 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
         assert again.history == whole.history
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compress": "power:1,bits=8", "track": True},
+        {"compress": "power:1", "consensus_every": 1},
+        {"compress": "choco:topk=0.2", "track": True},
+        {"compress": "choco:randk=0.2"},
+    ],
+    ids=str,
+)
+def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict, tmp_path: Path) -> None:
+    graph = make_case(n=40).graph
+    settings = settings_for("momentum", "float32").model_copy(update=changes)
+    whole = go_on(start(graph, settings))
+    assert any(name.startswith("weights.") for name in whole.host.state)
+    for stop in (3, 4, 5):
+        folder = tmp_path / str(stop)
+        directory.create(folder)
+        part = start(graph, settings)
+        directory.save_start(folder, part)
+        go_on(part, stop_after(stop))
+        directory.save_checkpoint(folder, part)
+        again = go_on(directory.read_run(folder, graph))
+        assert again.host.state.keys() == whole.host.state.keys()
+        for name, expected in {**whole.host.params, **whole.host.state}.items():
+            assert torch.equal({**again.host.params, **again.host.state}[name], expected), (stop, name)
+
+
 @pytest.mark.parametrize("update", ["momentum", "adam"])
 def test_resumed_inside_an_epoch_of_mini_batches_gives_the_same_bits(update: str, tmp_path: Path) -> None:
     graph = make_case(n=40, batch=12).graph

@@ -39,17 +39,22 @@ class Rounding:
         return torch.cat([self._packed(whole), power.to(torch.uint8)], dim=-1)
 
     def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-        return self._unpacked(codes[..., :-1], width).to(dtype).mul_(_scale(codes[..., -1:].to(dtype)))
+        return self._unpacked(codes[..., :-1], width).to(dtype).mul_(self.step(codes, dtype))
+
+    def step(self, codes: Tensor, dtype: torch.dtype) -> Tensor:
+        """The scale of each row [..., 1]: twice the largest error."""
+        return _scale(codes[..., -1:].to(dtype))
 
     def _packed(self, whole: Tensor) -> Tensor:
         if self.bits in INTEGERS:
-            return whole.to(INTEGERS[self.bits]).view(torch.uint8)
+            return whole.to(INTEGERS[self.bits]).contiguous().view(torch.uint8)
         nibbles = torch.nn.functional.pad(whole, (0, whole.shape[-1] % 2)).add_(8).to(torch.uint8)
         return nibbles[..., 0::2] | nibbles[..., 1::2] << 4
 
     def _unpacked(self, codes: Tensor, width: int) -> Tensor:
         if self.bits in INTEGERS:
-            return codes.clone(memory_format=torch.contiguous_format).view(INTEGERS[self.bits])
+            whole = codes.clone(memory_format=torch.contiguous_format).view(-1).view(INTEGERS[self.bits])
+            return whole.view(*codes.shape[:-1], width)
         nibbles = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
         return nibbles[..., :width].to(torch.int8) - 8
 

@@ -70,7 +70,7 @@ def matrix(shape: Shape) -> tuple[int, int]:
 def parse_compression(text: str) -> Compression:
     """A Compression from its words."""
     kind, _, rest = text.partition(":")
-    words = [word for word in rest.split(",") if word]
+    words = rest.split(",") if rest else []
     try:
         if kind == "none" and not words:
             return PLAIN
@@ -90,7 +90,7 @@ def parse_compression(text: str) -> Compression:
                     randk=float(named.get("randk", 0)),
                 )
                 gamma = float(named["gamma"]) if "gamma" in named else safe_gamma(found)
-                share = found.topk or found.randk or 1.0
+                share = float(named.get("topk", named.get("randk", 1)))
                 if found.bits in (32, 8, 4) and 0 < share <= 1 and 0 < gamma <= 1:
                     return Compression("choco", 0, found.bits, found.topk, found.randk, gamma)
     except ValueError:
@@ -101,9 +101,12 @@ def parse_compression(text: str) -> Compression:
 
 
 def safe_gamma(compression: Compression) -> float:
-    """A mixing step at which choco is stable: what is left out of one message must not outweigh what is in it."""
+    """A mixing step at which choco is stable: what is left out of one message must not outweigh what is in it.
+
+    At random places, which are often the wrong ones, at most half as far as with the largest changes.
+    """
     if compression.topk or compression.randk:
-        return min(1.0, 4 * (compression.topk or compression.randk))
+        return compression.topk or compression.randk / (2 - compression.randk)
     return 1.0 if compression.bits >= 8 else 0.5
 
 

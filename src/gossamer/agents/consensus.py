@@ -123,9 +123,11 @@ def make_mixing(
     outside = np.zeros((len(here), pairs.shape[1]))
     outside[k, column] = rows[k, z]
     incoming = tuple(_links(pairs[0], pairs[1]))
-    # Outgoing: a vector for each hosted agent and host elsewhere that hears of it.
-    pairs = np.unique(np.stack([place[here[k]], place[z], k]), axis=1)
-    outgoing = tuple((link, tuple(pairs[2, chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))
+    # Outgoing: a vector for each hosted agent and host elsewhere that hears of it, by link and agent.
+    pairs = np.unique(np.stack([place[here[k]], place[z], here[k]]), axis=1)
+    order = np.argsort(here)
+    position = order[np.searchsorted(here[order], pairs[2])]
+    outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))
     inside = rows[:, here]
     sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
     return Mixing(

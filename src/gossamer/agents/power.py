@@ -7,12 +7,15 @@ For a link of agents k < z with weight matrices X_k, X_z [d, h] and Delta = X_k 
     Q = Delta^T P^ = X_k^T P^ - X_z^T P^      both send their h x r numbers
     X_k <- X_k - C_kz P^ Q^T,   X_z <- X_z + C_kz P^ Q^T
 
-and Q is where the next round begins. P^ Q^T = P^ P^^T Delta is a projection of Delta: it is never larger, both ends
-compute the same and apply it with opposite signs, so that the mean of the weights is kept. Where P^ spans all of Delta
-the round is w_k = sum_z C_kz psi_z. Arrays that are cheaper to send whole are.
+and Q is where the next round begins; a column that vanishes shows no way and is drawn anew. P^ Q^T = P^ P^^T Delta is a
+projection of Delta: it is never larger, both ends compute the same and apply it with opposite signs, so that the mean
+of the weights is kept. Where P^ spans all of Delta the round is w_k = sum_z C_kz psi_z. Arrays that are cheaper to send
+whole are.
 
 With 8 bits, a factor goes as its difference from what the other end has been told of it before: the error of one round
-stands in the difference of the next.
+stands in the difference of the next. A column of Q that is not larger than its error is neither applied nor followed:
+from the same start the next round knows it a hundred times better. Else the errors of ever new directions, which are
+those of X_k and not of Delta, would keep the agents apart.
 """
 
 from collections.abc import Generator, Mapping
@@ -28,6 +31,8 @@ from gossamer.agents.keyed import initial_normal
 from gossamer.agents.rules import State
 from gossamer.model import Params
 
+Told = tuple[Tensor, Tensor, Tensor]  # an end's own values as the other end knows them, the other's, their rows' errors
+
 
 @dataclass(frozen=True)
 class Power:
@@ -36,7 +41,7 @@ class Power:
     num_agents: int
     seed: int
 
-    rounds = 2  # exchanges of one mixing
+    rounds = 2  # exchanges of one mixing; where no array goes as factors there is no second one
 
     def init(self, like: Params) -> State:
         """Where each link's iteration begins: random, the same at both ends. And what has been told, nothing."""
@@ -70,31 +75,37 @@ class Power:
             else:
                 whole[name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
         told = yield from self._told({"left": left, "whole": whole}, memory, index)
-        bases = {name: torch.linalg.qr(told["left", name].mT).Q.mT for name in left}  # [hosted, slots, rank, d]
+        bases = {name: torch.linalg.qr(self._across(told["left", name]).mT).Q.mT for name in left}  # rows of rank x d
         right = {name: _by_slot(matrices[name].mT @ _side_by_side(bases[name]), slots) for name in left}
-        told |= yield from self._told({"right": right}, memory, index + 1)
+        if right:
+            told |= yield from self._told({"right": right}, memory, index + 1)
         signed = (self.ends.weight * self.ends.sign)[..., None, None]
-        for name, x in matrices.items():
+        for number, (name, x) in enumerate(matrices.items()):
             target = into[name].view(x.shape)
             if name in left:
-                q = told["right", name]
-                start = memory[f"start.{name}"]
-                torch.div(q, q.norm(dim=-1, keepdim=True).clamp_min_(torch.finfo(q.dtype).tiny), out=start)
+                own, other, error = told["right", name]
+                q, start = self._across(told["right", name]), memory[f"start.{name}"]
+                size = _largest(q)  # on which both ends agree to the bit, and so on what to do
+                anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
+                follow = torch.where(size > error, q / q.norm(dim=-1, keepdim=True), start)
+                vanishes = size <= 16 * torch.finfo(q.dtype).eps * (_largest(own) + _largest(other))
+                start.copy_(torch.where(vanishes, anew, follow))
+                q.masked_fill_(size <= error, 0)
                 torch.baddbmm(x, _side_by_side(bases[name]), (signed * q).flatten(1, 2), alpha=-1, out=target)
             else:
-                torch.sub(x, (signed * told["whole", name]).sum(1).view(x.shape), out=target)
+                torch.sub(x, (signed * self._across(told["whole", name])).sum(1).view(x.shape), out=target)
         return into
 
     def _told(
         self, sides: Mapping[str, Mapping[str, Tensor]], memory: State, index: int
-    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], Tensor]]:
-        """For values [hosted, slots, rows, width], by side and array, the difference across each link: the smaller
-        agent's less the other's, the same numbers at both ends."""
+    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], Told]]:
+        """For values [hosted, slots, rows, width], by side and array: what both ends of each link know of them."""
         values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
         rounding = self.compression.rounding
         if rounding is None:
-            others = yield from self.ends.swap(list(values.values()), index)
-            pairs = zip(values.values(), others, strict=True)
+            said = list(values.values())
+            heard = yield from self.ends.swap(said, index)
+            errors = [torch.zeros_like(value[..., :1]) for value in said]
         else:
             said = [memory[f"said.{side}.{name}"] for side, name in values]
             heard = [memory[f"heard.{side}.{name}"] for side, name in values]
@@ -102,9 +113,20 @@ class Power:
             arrived = yield from self.ends.swap(codes, index, torch.uint8)
             for known, code in zip(said + heard, codes + arrived, strict=True):
                 known += rounding.decode(code, known.shape[-1], known.dtype)
-            pairs = zip(said, heard, strict=True)
-        sign = self.ends.sign[..., None, None]
-        return {key: sign * (own - other) for key, (own, other) in zip(values, pairs, strict=True)}
+            errors = [
+                rounding.step(a, known.dtype) + rounding.step(b, known.dtype)
+                for a, b, known in zip(codes, arrived, said, strict=True)
+            ]
+        return dict(zip(values, zip(said, heard, errors, strict=True), strict=True))
+
+    def _across(self, told: Told) -> Tensor:
+        """The difference across each link: the smaller agent's less the other's, the same numbers at both ends."""
+        own, other, _ = told
+        return self.ends.sign[..., None, None] * (own - other)
+
+
+def _largest(rows: Tensor) -> Tensor:
+    return rows.abs().amax(-1, keepdim=True)
 
 
 def _side_by_side(factors: Tensor) -> Tensor:

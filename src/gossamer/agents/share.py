@@ -70,6 +70,13 @@ class Whole:
         return self.shift.T.tocsr()
 
     @cached_property
+    def most_neighbours(self) -> int:
+        """Of an agent in C, whose diagonal may hold zeros."""
+        links = self.combination != 0
+        np.fill_diagonal(links, False)
+        return int(links.sum(1).max())
+
+    @cached_property
     def by_agent(self) -> tuple[Ints, Ints]:
         """The vertices sorted by agent, and where each agent's begin."""
         counts = np.bincount(self.assignment, minlength=len(self.combination))
@@ -122,7 +129,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
         combination=whole.combination[list(agents)],
         hosting=hosting,
-        slots=None if hosting is None else int((whole.combination != 0).sum(1).max()) - 1,
+        slots=None if hosting is None else whole.most_neighbours,
     )
 
 
