@@ -47,7 +47,7 @@ def test_words_that_mean_nothing_are_refused_with_those_that_do(text: str) -> No
     with pytest.raises(GossamerError, match=r"expected a compression among none, power:RANK.*above 0.*got ") as caught:
         parse_compression(text)
     assert str(caught.value).endswith(repr(text))
-    with pytest.raises(GossamerError, match=r"settings: compress = .*expected a compression among none, power:rank"):
+    with pytest.raises(GossamerError, match=r"settings: compress = .*expected a compression among none, power:RANK"):
         make_settings({"compress": text})
 
 

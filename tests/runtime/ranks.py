@@ -26,7 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "adam, dropout": {"update": "adam", "step_size": 0.01, "dropout": 0.5},
     "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
     "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
-    "choco": {"compress": "choco:bits=8", "step_size": 0.1},
+    "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
     "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
 }
 

@@ -138,6 +138,8 @@ def test_an_assignment_from_a_file(tmp_path: Path) -> None:
         {"compress": "choco:bits=4", "bias": True},
         {"compress": "choco:topk=0.1", "dtype": "float64"},
         {"compress": "choco:randk=0.3"},
+        {"boundary_bits": 8},
+        {"boundary_bits": 16, "layers": "chebyshev", "order": 2, "compress": "choco:bits=8"},
     ],
     ids=str,
 )
@@ -169,7 +171,13 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
 @pytest.mark.parametrize("grouping", [[[0, 1, 2, 3]], [[0, 1], [2, 3]], [[0], [1, 3], [2]]], ids=str)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"update": "adam"}, {"compress": "power:1", "update": "adam"}, {"compress": "choco:bits=8", "track": True}],
+    [
+        {},
+        {"update": "adam"},
+        {"compress": "power:1", "update": "adam"},
+        {"compress": "choco:bits=8", "track": True},
+        {"boundary_bits": 8},
+    ],
     ids=str,
 )
 def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], options: dict) -> None:

@@ -23,7 +23,7 @@ from gossamer.runtime.shards import read_shard
         {"update": "adam", "step_size": 0.01, "dropout": 0.5},
         {"layers": "chebyshev", "order": 2, "update": "momentum", "step_size": 0.02, "bias": True},
         {"update": "gd", "consensus_every": 0, "dropout": 0.2},
-        {"update": "gd", "compress": "power:1,bits=8"},
+        {"update": "gd", "compress": "power:1,bits=8", "boundary_bits": 8},
         {"update": "adam", "step_size": 0.01, "compress": "choco:topk=0.2"},
     ],
     ids=str,

@@ -1,0 +1,63 @@
+"""Warnings come where they should, with their remedy, and nowhere else."""
+
+import warnings
+
+import numpy as np
+import pytest
+from agents.cases import make_case
+
+from gossamer.data import load
+from gossamer.errors import GossamerWarning
+from gossamer.experiments import comparison
+from gossamer.runtime.advice import label_skew
+from gossamer.runtime.settings import make_settings
+from gossamer.runtime.training import go_on, start
+
+SHORT = {"steps": 2, "evaluate_every": 1, "baselines": False}
+
+
+def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
+    graph = load("digits")
+    there = np.flatnonzero(graph.labelled)
+    apart = np.zeros(graph.num_vertices, dtype=np.int64)
+    apart[there] = graph.targets[there]
+    assert label_skew(graph, apart, 10) == pytest.approx(0.9, abs=0.02)
+    alike = np.zeros(graph.num_vertices, dtype=np.int64)
+    for c in range(10):
+        mine = there[graph.targets[there] == c]
+        alike[mine] = np.arange(len(mine)) % 2
+    assert label_skew(graph, alike, 2) < 0.05
+    assert label_skew(make_case(batch=3).graph, make_case(batch=3).owner, 5) == 0.0  # no classes
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"update": "adam", "track": False}, True),
+        ({"update": "adam"}, False),
+        ({"update": "momentum"}, False),
+        ({"update": "adam", "track": False, "assignment": "uniform"}, False),
+        ({"update": "adam", "track": False, "agents": 1}, False),
+    ],
+    ids=str,
+)
+def test_local_adam_on_skewed_labels_is_warned_of(options: dict, warned: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GossamerWarning)
+        comparison.train("digits", **{"step_size": 0.01, "agents": 10, "topology": "complete", **SHORT, **options})
+    said = [str(one.message) for one in caught if "labels differ strongly" in str(one.message)]
+    assert len(said) == warned
+    assert all("leave out --no-track" in text for text in said)
+
+
+@pytest.mark.parametrize(("gamma", "warned"), [(",gamma=0.4", True), ("", False)])
+def test_agents_that_are_driven_apart_are_told_once(gamma: str, warned: bool) -> None:
+    settings = make_settings(
+        {"agents": 10, "topology": "complete", "steps": 90, "compress": f"choco:randk=0.1{gamma}", "baselines": False}
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GossamerWarning)
+        go_on(start(load("digits"), settings))
+    said = [str(one.message) for one in caught if "move apart" in str(one.message)]
+    assert len(said) == warned
+    assert all("--compress choco:randk=0.1,gamma=0.1" in text for text in said)
