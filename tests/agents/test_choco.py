@@ -31,8 +31,8 @@ def largest(change: np.ndarray, share: float) -> np.ndarray:
     [
         ("choco:bits=32,gamma=0.7", lambda change: change, 0.7),
         ("choco:bits=8", lambda change: rounded(change, 8), 1.0),
-        ("choco:bits=4", lambda change: rounded(change, 4), 0.5),
-        ("choco:topk=0.2", lambda change: largest(change, 0.2), 0.2),
+        ("choco:bits=4", lambda change: rounded(change, 4), 1.0),
+        ("choco:topk=0.2", lambda change: largest(change, 0.2), 1 / 3),
         ("choco:topk=0.2,gamma=0.3", lambda change: largest(change, 0.2), 0.3),
     ],
 )
