@@ -9,7 +9,7 @@ from agents.cases import make_case
 from gossamer.data import load
 from gossamer.errors import GossamerWarning
 from gossamer.experiments import comparison
-from gossamer.runtime.advice import label_skew
+from gossamer.runtime.advice import label_skew, warn_of_agents_apart
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.training import go_on, start
 
@@ -48,6 +48,15 @@ def test_local_adam_on_skewed_labels_is_warned_of(options: dict, warned: bool) -
     said = [str(one.message) for one in caught if "labels differ strongly" in str(one.message)]
     assert len(said) == warned
     assert all("leave out --no-track" in text for text in said)
+
+
+def test_what_is_not_known_is_no_reason_to_warn() -> None:
+    """Ranks that do not lead have no disagreement; and the advice is one that is understood."""
+    host = make_case().host()
+    told = make_settings({"compress": "choco:gamma=0.5,bits=8"})
+    assert not warn_of_agents_apart(host, told, [float("nan")] * 9)
+    with pytest.warns(GossamerWarning, match="--compress choco:bits=8,gamma=0.12"):
+        assert warn_of_agents_apart(host, told, [10.0**k for k in range(9)])
 
 
 @pytest.mark.parametrize(("gamma", "warned"), [(",gamma=0.4", True), ("", False)])

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gossamer.errors import GossamerError
+
 INTEGERS = {16: torch.int16, 8: torch.int8}
 
 
@@ -30,6 +32,8 @@ class Rounding:
     def encode(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
         """The nearest codes; with `noise`, uniform in [0, 1), randomly up or down so that the mean is the number."""
         largest = rows.abs().amax(-1, keepdim=True) if rows.shape[-1] else rows.new_zeros(*rows.shape[:-1], 1)
+        if not torch.isfinite(largest).all():
+            raise GossamerError("numbers are not finite: the run has diverged; try a smaller --step-size")
         power = (4 * torch.log2(largest / self.levels)).ceil().add_(128).clamp_(0, 255)
         # A scale that comes out too small by rounding is one power larger.
         power += (largest > self.levels * _scale(power)) & (power < 255)

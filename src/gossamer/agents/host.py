@@ -3,7 +3,8 @@
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,7 +127,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
     if training.boundary_bits:
         coding = Coding(Rounding(training.boundary_bits), share.agents, share.num_agents, share.hosting)
         layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, apart=True)
-    mixing = make_consensus(share, training, dtype)
+    mixing = make_consensus(share, training, dtype, network.shapes().values())
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
@@ -143,12 +144,20 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
     )
 
 
-def make_consensus(share: Share, training: Training, dtype: torch.dtype) -> Consensus:
+def make_consensus(
+    share: Share, training: Training, dtype: torch.dtype, shapes: Iterable[tuple[int, ...]]
+) -> Consensus:
     """How the hosted agents mix, by the way in which they compress."""
     how = training.compression
     if how.kind == "power":
         ends = make_ends(share.combination, share.agents, dtype, share.hosting, share.slots)
         return Power(ends, how, share.num_agents, training.seed)
+    largest = max(map(math.prod, shapes))
+    if how.topk and dtype == torch.float32 and largest > 2**24:
+        raise GossamerError(
+            f"choco:topk names places in float32, which is exact up to {2**24} numbers, and an array has {largest}; "
+            "take --dtype float64, or power"
+        )
     mixing = make_mixing(share.combination, share.agents, dtype, share.hosting)
     return Choco(mixing, how, training.seed) if how.kind == "choco" else mixing
 
@@ -162,7 +171,7 @@ def _consensus_state(mixing: Consensus, params: Params, track: bool) -> State:
 
 
 def memory(state: State, prefix: str) -> State:
-    """The part of a host's state with this prefix, which it loses."""
+    """The part of a host's state whose names have this prefix, by the rest of the name; the tensors are the same."""
     return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 
 

@@ -75,7 +75,7 @@ class Power:
             else:
                 whole[name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
         told = yield from self._told({"left": left, "whole": whole}, memory, index)
-        bases = {name: torch.linalg.qr(self._across(told["left", name]).mT).Q.mT for name in left}  # rows of rank x d
+        bases = {name: _basis(self._across(told["left", name])) for name in left}
         right = {name: _times(bases[name], matrices[name]) for name in left}
         if right:
             told |= yield from self._told({"right": right}, memory, index + 1)
@@ -122,7 +122,17 @@ class Power:
     def _across(self, told: Told) -> Tensor:
         """The difference across each link: the smaller agent's less the other's, the same numbers at both ends."""
         own, other, _ = told
-        return self.ends.sign[..., None, None] * (own - other)
+        return self.ends.sign[..., None, None] * (own - other) + 0.0  # and no zero with a sign, which qr may look at
+
+
+def _basis(rows: Tensor) -> Tensor:
+    """Orthonormal rows that span the given ones [..., rank, d]; 0 in place of those that are only rounding, in which
+    two machines may differ."""
+    q, r = torch.linalg.qr(rows.mT)
+    size = r.diagonal(dim1=-2, dim2=-1).abs()
+    clear = size > 64 * torch.finfo(size.dtype).eps * size.amax(-1, keepdim=True)
+    basis: Tensor = q * clear[..., None, :]
+    return basis.mT
 
 
 def _largest(rows: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """What all commands share: a mistake told plainly, settings from the command line, data with a bar, progress."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,6 +63,10 @@ def settings_from(dataset: str | None, options: dict[str, Any]) -> Settings:
         given = Path(getattr(settings, name))
         if getattr(settings, name) not in (*DATASETS, *ASSIGNMENTS) and given.exists():
             settings = settings.model_copy(update={name: str(given.resolve())})
+    if settings.track is None and settings.tracks and os.environ.get("RANK", "0") == "0":
+        err.print(
+            "adam follows a tracked estimate of the whole gradient; --no-track: each agent's own", highlight=False
+        )
     return settings
 
 

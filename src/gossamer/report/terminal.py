@@ -161,10 +161,7 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
             highlight=False,
         )
     if settings.tracks:
-        console.print(
-            "Updates follow a tracked estimate of the whole gradient (--no-track: each agent's own gradient).",
-            highlight=False,
-        )
+        console.print("Updates followed a tracked estimate of the whole gradient.", highlight=False)
     if summary["edges_kept"] < 1:
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False

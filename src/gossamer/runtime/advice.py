@@ -54,10 +54,12 @@ def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence
     last = disagreements[-1 - GROWING :]
     size = sum(float(part.abs().sum()) for part in host.params.values())
     mean = size / sum(part.numel() for part in host.params.values())
-    if last[-1] < mean or last[-1] < 4 * last[0] or any(after < before for before, after in pairwise(last)):
+    growing = all(after >= before for before, after in pairwise(last))  # what is not known is no reason
+    if not (growing and last[-1] >= mean and last[-1] >= 4 * last[0]):
         return False
-    words = [word for word in settings.compress.split(",") if not word.startswith("gamma=")]
-    smaller = ",".join([*words, f"gamma={settings.compression.gamma / 4:.2g}"])
+    words = settings.compress.removeprefix("choco:").split(",")
+    kept = [word for word in words if not word.startswith("gamma=")]
+    smaller = f"choco:{','.join([*kept, f'gamma={settings.compression.gamma / 4:.2g}'])}"
     warnings.warn(
         f"the agents' weights move apart: at step {host.step} two of them differ by {last[-1]:.2g} on average, and a "
         f"weight is {mean:.2g}; choco's mixing step is too large, give a smaller one: --compress {smaller}",

@@ -23,7 +23,7 @@ import torch
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.settings import Settings, stored_settings
 from gossamer.runtime.tensors import FORMAT, pack_state, read_about, read_tensors, unpack_state, write_tensors
 from gossamer.runtime.training import Record, Run, start, with_weights
 
@@ -156,7 +156,7 @@ def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
 
 def read_settings_of(folder: Path) -> Settings:
     """The settings of a run directory."""
-    return make_settings(_read_json(folder)["settings"], source=str(folder / "run.json"))
+    return stored_settings(_read_json(folder)["settings"], source=str(folder / "run.json"))
 
 
 def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: Any = None, begin: Begin = start) -> Run:
@@ -199,7 +199,7 @@ def read_weights(folder: Path, graph: DataGraph, shift: Any = None) -> Run:
 def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin: Begin) -> Run:
     """The run of a directory at step 0, with its own assignment and C, on the same data."""
     content = _read_json(folder)
-    settings = make_settings(content["settings"], source=str(folder / "run.json"))
+    settings = stored_settings(content["settings"], source=str(folder / "run.json"))
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     network = read_tensors(folder / "network.safetensors")

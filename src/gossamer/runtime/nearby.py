@@ -12,7 +12,7 @@ import struct
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import torch
@@ -70,30 +70,43 @@ def _mapped(file: int, size: int) -> Tensor:
 
 
 def find_nearby(rank: int, texts: Callable[[str], list[str]]) -> dict[int, Beside]:
-    """The ranks on this rank's machine; `texts` gives what every rank says.
+    """The ranks on this rank's machine; `texts` gives what every rank says. None where the system has no such memory.
 
     Every rank opens a door that only its own user's processes can reach, and calls at those of the ranks after it.
     """
     lines: dict[int, socket.socket] = {}
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-        path = Path(folder) / "door"
-        opened = hasattr(os, "memfd_create")
-        try:
-            door.bind(str(path))
-            door.listen(128)
-        except OSError:
-            opened = False
-        doors = [json.loads(text) for text in texts(json.dumps(str(path) if opened else None))]
-        for other in range(rank + 1, len(doors) if opened else 0):
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        door = _opened(Path(folder) / "door")
+        if door is not None:
+            stack.enter_context(door)
+        doors = [json.loads(text) for text in texts(json.dumps(None if door is None else door.getsockname()))]
+        for other in range(rank + 1, 0 if door is None else len(doors)):
             with suppress(OSError):
                 lines[other] = _called(doors[other], rank)
         called = [json.loads(text) for text in texts(json.dumps(sorted(lines)))]
-        door.settimeout(PATIENCE)
         for _ in range(sum(rank in others for others in called)):
+            assert door is not None  # somebody has called at it
             line, _ = door.accept()
             (caller,) = CALLER.unpack(line.recv(CALLER.size))
             lines[caller] = line
     return {other: Beside(line) for other, line in lines.items()}
+
+
+def _opened(path: Path) -> socket.socket | None:
+    try:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except (OSError, AttributeError):  # no such sockets here
+        return None
+    try:
+        if not hasattr(os, "memfd_create"):
+            raise OSError("no such memory")
+        door.bind(str(path))
+        door.listen(4096)
+        door.settimeout(PATIENCE)
+    except OSError:
+        door.close()
+        return None
+    return door
 
 
 def _called(door: str | None, rank: int) -> socket.socket:
@@ -101,6 +114,7 @@ def _called(door: str | None, rank: int) -> socket.socket:
         raise OSError("no door")
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        line.settimeout(10.0)  # a door with too many callers: that rank is reached over the network
         line.connect(door)
         line.send(CALLER.pack(rank))
     except OSError:

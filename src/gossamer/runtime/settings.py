@@ -163,6 +163,11 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     raise GossamerError("\n".join(complaints))
 
 
+def stored_settings(values: Mapping[str, Any], source: str) -> Settings:
+    """Settings that a run was begun with; one from before there were tracked updates goes on without them."""
+    return make_settings({"track": False, **values}, source)
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
     try:

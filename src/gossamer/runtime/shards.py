@@ -21,7 +21,7 @@ from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.directory import to_json
-from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.settings import Settings, stored_settings
 from gossamer.runtime.tensors import FORMAT, read_tensors, write_tensors
 
 MANIFEST = "shard.json"
@@ -148,7 +148,7 @@ def read_member(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], d
     needed = ("agent", "num_classes", "run", "contact", "neighbours", "settings", *about)
     manifest, arrays = read_folder(folder, name, *needed)
     common = {
-        "settings": make_settings(manifest["settings"], source=str(folder / MANIFEST)),
+        "settings": stored_settings(manifest["settings"], source=str(folder / MANIFEST)),
         "run": manifest["run"],
         "contact": Contact(**manifest["contact"]),
         "neighbours": {int(z): Contact(**contact) for z, contact in manifest["neighbours"].items()},

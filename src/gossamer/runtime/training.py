@@ -138,8 +138,9 @@ def _go_on(state: Run, hooks: Hooks, measure: Callable[[Run], Record]) -> Run:
             state.history.append(measure(state))
             hooks.on_record(state.history[-1])
             _check_loss(state.history[-1]["train"]["loss"], state)
-            apart = [record["disagreement"] for record in state.history]
-            warned = warned or warn_of_agents_apart(state.host, settings, apart)
+            if state.engine.leads and not warned:
+                apart = [record["disagreement"] for record in state.history]
+                warned = warn_of_agents_apart(state.host, settings, apart)
         state.seconds = before + time.perf_counter() - began
         stop = state.engine.total(torch.tensor(float(hooks.should_stop())))  # all hosts end after the same step
         if step >= settings.steps or stop:
