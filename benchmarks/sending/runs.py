@@ -1,0 +1,68 @@
+"""Training runs with what they sent: a worker process for each core, one thread each."""
+
+import multiprocessing
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data import load
+from gossamer.experiments.reproduction import Cache
+from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
+from gossamer.runtime.messages import total_bytes
+from gossamer.runtime.settings import make_settings
+from gossamer.runtime.training import start
+
+AGENTS = 10
+WITHIN = 0.005  # of accuracy: half a point
+
+
+def run_all(folder: Path, plan: Plan) -> Found:
+    """The curves of a plan by data set and method; see `measured`."""
+    for dataset in dict.fromkeys(dataset for dataset, _, _ in plan):
+        load(dataset)  # found or downloaded once, before the workers all ask for it
+    found: Found = {}
+    with multiprocessing.get_context("spawn").Pool(num_workers()) as pool:
+        curves = pool.imap(partial(measured, folder), plan.values())
+        for number, ((dataset, method, seed), curve) in enumerate(zip(plan, curves, strict=True), start=1):
+            found.setdefault(dataset, {}).setdefault(method, []).append(curve)
+            accuracy, seconds = 100 * curve["test"][-1], curve["seconds"]
+            print(
+                f"{number}/{len(plan)} {dataset}, {method}, seed {seed}: {accuracy:.1f} %, {seconds:.1f} s",
+                file=sys.stderr,
+            )
+    return found
+
+
+def measured(folder: Path, trial: Trial) -> Curve:
+    """A run's curve, with the bytes of rows and weights sent until each evaluation (`sent`), the consensus payload of
+    a mean step (`consensus`) and that of plain consensus at every step (`plain`). Evaluations are not counted."""
+    settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
+
+    def compute() -> Curve:
+        state = trained(start(load(settings.dataset, settings.seed), settings))
+        counted = state.messages
+        return curve_of(state) | {
+            "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
+            "consensus": counted["consensus"]["bytes"] / max(1, settings.consensus_every),
+            "plain": counted["plain"]["consensus"]["bytes"],
+        }
+
+    # What a compression means may change while its name stays.
+    return Cache(folder).get(settings.model_dump(mode="json") | {"compression": repr(settings.compression)}, compute)
+
+
+def mean_of(curves: list[Curve], what: str) -> float:
+    return float(np.mean([curve[what] for curve in curves]))
+
+
+def compared(curves: list[Curve], others: list[Curve]) -> dict[str, Any]:
+    """Final test accuracy over seeds, and its paired difference to that of others with a 95 % interval."""
+    own = final(curves, "test")
+    return {"accuracy": float(own.mean()), "difference": interval(own - final(others, "test"))}
+
+
+def verdict(holds: bool) -> str:
+    return "met" if holds else "MISSED"
