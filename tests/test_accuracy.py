@@ -8,7 +8,7 @@ import gossamer
 
 @pytest.mark.slow
 def test_digits_with_ten_agents_over_three_seeds() -> None:
-    found = [gossamer.train("digits", seed=seed).summary for seed in range(3)]
+    found = [gossamer.train("digits", seed=seed, steps=250, evaluate_every=250).summary for seed in range(3)]
     accuracy = {
         model: np.mean([s[model]["test"]["accuracy"] for s in found])
         for model in ("distributed", "centralised", "graphless")
