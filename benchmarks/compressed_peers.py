@@ -27,7 +27,7 @@ from gossamer.runtime.shards import read_shard
 
 FAST, SLOW = "loopback", "slow links"
 GOALS = {FAST: 2.0, SLOW: 10.0}
-STEPS = {FAST: (150, 450), SLOW: (50, 450)}  # plain and compressed
+STEPS = {FAST: (100, 300), SLOW: (30, 300)}  # plain and compressed
 
 
 def limit(folders: list[Path], megabits: int) -> None:

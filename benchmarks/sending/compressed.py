@@ -18,7 +18,7 @@ LENGTHS: dict[str, Trial] = {  # for all methods alike
     "cora": {"step_size": 2.0, "steps": 200},
     "citeseer": {"step_size": 0.2, "steps": 200},
     "pubmed": {"step_size": 2.0, "steps": 200},
-    "digits": {"step_size": 0.5, "steps": 200},
+    "digits": {"step_size": 0.2, "steps": 300},
 }
 COMPRESSED = (
     "power:1",
