@@ -109,7 +109,7 @@ def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
         (["train", "--topology", "stair"], "star"),
         (["train", "--gap", "0"], "gap = 0.0: input should be greater than 0"),
         (["train", "--keep-links", "1.5"], "keep_links = 1.5: input should be less than or equal to 1"),
-        (["train", "--compress", "nonsense"], "expected a compression among none, power:rank"),
+        (["train", "--compress", "nonsense"], "expected a compression among none, power:RANK"),
         (["train", "--assignment", "nearest"], "needs vertex positions"),
         (["train", "--resume", "nowhere"], "nowhere is not a run directory"),
         (["train", "--resume", "x", "--seed", "1"], "only --steps may be given"),
