@@ -6,10 +6,11 @@ import pytest
 import torch
 from agents.cases import make_case
 
+from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.runtime import directory
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.training import Hooks, go_on, start
+from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runtime.training import Hooks, Run, go_on, start
 
 STEPS = 9
 
@@ -38,6 +39,17 @@ def stop_after(step: int) -> Hooks:
     return Hooks(should_stop=lambda: next(calls) >= step)
 
 
+def stopped_and_resumed(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
+    """A run that is stopped after so many steps, and gone on with from its checkpoint."""
+    directory.create(folder)
+    part = start(graph, settings)
+    directory.save_start(folder, part)
+    go_on(part, stop_after(stop))
+    assert part.host.step == stop
+    directory.save_checkpoint(folder, part)
+    return go_on(directory.read_run(folder, graph))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("update", ["gd", "momentum", "adam"])
 def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_path: Path) -> None:
@@ -45,14 +57,7 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
     settings = settings_for(update, dtype)
     whole = go_on(start(graph, settings))
     for stop in range(STEPS + 1):
-        folder = tmp_path / str(stop)
-        directory.create(folder)
-        part = start(graph, settings)
-        directory.save_start(folder, part)
-        go_on(part, stop_after(stop))
-        assert part.host.step == stop
-        directory.save_checkpoint(folder, part)
-        again = go_on(directory.read_run(folder, graph))
+        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         for name, expected in whole.host.state.items():
@@ -76,13 +81,7 @@ def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict, t
     whole = go_on(start(graph, settings))
     assert any(name.startswith("weights.") for name in whole.host.state)
     for stop in (3, 4, 5):
-        folder = tmp_path / str(stop)
-        directory.create(folder)
-        part = start(graph, settings)
-        directory.save_start(folder, part)
-        go_on(part, stop_after(stop))
-        directory.save_checkpoint(folder, part)
-        again = go_on(directory.read_run(folder, graph))
+        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
         assert again.host.state.keys() == whole.host.state.keys()
         for name, expected in {**whole.host.params, **whole.host.state}.items():
             assert torch.equal({**again.host.params, **again.host.state}[name], expected), (stop, name)
@@ -95,13 +94,7 @@ def test_resumed_inside_an_epoch_of_mini_batches_gives_the_same_bits(update: str
     assert 1 < graph.train.any(0).sum() // 3 < STEPS
     whole = go_on(start(graph, settings))
     for stop in range(STEPS + 1):
-        folder = tmp_path / str(stop)
-        directory.create(folder)
-        part = start(graph, settings)
-        directory.save_start(folder, part)
-        go_on(part, stop_after(stop))
-        directory.save_checkpoint(folder, part)
-        again = go_on(directory.read_run(folder, graph))
+        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         assert again.history == whole.history

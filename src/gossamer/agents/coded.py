@@ -15,7 +15,7 @@ from torch import Tensor
 from gossamer.agents.codes import Rounding
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.keyed import column_entropy, row_entropy, uniform
-from gossamer.agents.links import Factored, Ints, Link
+from gossamer.agents.links import Factored, Ints, Link, places
 from gossamer.model.sparse import Operator
 
 Key = tuple[int, int, int]  # seed, step, part of a long batch
@@ -94,7 +94,7 @@ def _along(phase: Phase, link: Link) -> Link:
 def make_sides(out: Factored, into: Factored, coding: Coding) -> tuple[Side, Side]:
     """The two sides of a propagation from the links that leave the hosted agents and those that come to them."""
     num_agents, hosted = coding.num_agents, set(coding.agents)
-    place = np.arange(num_agents) if coding.hosting is None else coding.hosting
+    place = places(coding.hosting, num_agents)
     sides = []
     for factored, far in ((out, 1), (into, 0)):
         counts = np.diff(factored.rows)

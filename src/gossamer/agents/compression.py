@@ -9,7 +9,7 @@ choco:...,gamma=STEP       with another mixing step than the default
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossamer.agents.codes import Rounding
 from gossamer.errors import GossamerError
@@ -92,7 +92,7 @@ def parse_compression(text: str) -> Compression:
                 gamma = float(named["gamma"]) if "gamma" in named else safe_gamma(found)
                 share = float(named.get("topk", named.get("randk", 1)))
                 if found.bits in (32, 8, 4) and 0 < share <= 1 and 0 < gamma <= 1:
-                    return Compression("choco", 0, found.bits, found.topk, found.randk, gamma)
+                    return replace(found, gamma=gamma)
     except ValueError:
         pass
     raise GossamerError(

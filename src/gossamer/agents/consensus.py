@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link
+from gossamer.agents.links import Ints, Link, places
 from gossamer.agents.rules import State
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
@@ -114,7 +114,7 @@ def make_mixing(
     however many of its agents need them. Without it, every agent is reckoned to be on its own.
     """
     here = np.asarray(agents, dtype=np.int64)
-    place = np.arange(rows.shape[1]) if hosting is None else hosting
+    place = places(hosting, rows.shape[1])
     elsewhere = np.ones(rows.shape[1], dtype=bool)
     elsewhere[here] = False
     k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: both hear of each other

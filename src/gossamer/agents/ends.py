@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link
+from gossamer.agents.links import Ints, Link, places
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def make_ends(
     With `hosting`, what goes from one host to another is one message.
     """
     here = np.asarray(agents, dtype=np.int64)
-    place = np.arange(rows.shape[1]) if hosting is None else hosting
+    place = places(hosting, rows.shape[1])
     links = rows != 0
     links[np.arange(len(here)), here] = False
     position, z = np.nonzero(links)

@@ -32,11 +32,8 @@ from gossamer.model import Layer, Network, Params
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
 WEIGHTS = "weights."  # names of a host's state: what consensus remembers of the weights
-TRACKER, GRADIENT, MIXED_TRACKER = (
-    "tracker.",
-    "gradient.",
-    "mixed-tracker.",
-)  # s_k, g_k, what consensus remembers of s_k
+TRACKER, GRADIENT = "tracker.", "gradient."  # s_k and g_k
+MIXED_TRACKER = "mixed-tracker."  # what consensus remembers of s_k
 CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
 
 

@@ -23,6 +23,11 @@ class Link(NamedTuple):
     receiver: int
 
 
+def places(hosting: Ints | None, num_agents: int) -> Ints:
+    """What links name in an agent's place [m]: its host, or, where each is reckoned to be on its own, the agent."""
+    return np.arange(num_agents) if hosting is None else hosting
+
+
 @dataclass(frozen=True)
 class Factored:
     """Message rows of one or many links, sorted by sender, receiver, kind of row and vertex.
