@@ -6,8 +6,6 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from gossamer.runtime.wire import Parts
-
 QUEUE = 64  # messages that wait on a link
 
 
@@ -16,7 +14,7 @@ class Hub:
     """Where agents of this process find each other: a bounded queue for each link, kept while its receiver is away."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    links: dict[tuple[int, int], deque[list[bytes]]] = field(default_factory=dict)
+    links: dict[tuple[int, int], deque[bytes]] = field(default_factory=dict)
 
     def open(self, agent: int, neighbours: Collection[int], largest: int) -> "InMemory":
         return InMemory(self, agent, frozenset(neighbours), largest)
@@ -32,17 +30,17 @@ class InMemory:
         self.refused: Counter[str] = Counter()
         self.dropped = 0
 
-    def send(self, neighbour: int, parts: Parts) -> None:
+    def send(self, neighbour: int, message: bytes) -> None:
         with self._hub.changed:
             waiting = self._hub.links.setdefault((self._agent, neighbour), deque())
             if len(waiting) < QUEUE:
-                waiting.append([bytes(part) for part in parts])
-                self.bytes_out[neighbour] += sum(map(len, parts))
+                waiting.append(message)
+                self.bytes_out[neighbour] += len(message)
                 self._hub.changed.notify_all()
             else:
                 self.dropped += 1
 
-    def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         deadline = time.monotonic() + seconds
         with self._hub.changed:
             while not (found := self._taken()) and (left := deadline - time.monotonic()) > 0:
@@ -55,17 +53,17 @@ class InMemory:
             for _, waiting in self._incoming():
                 waiting.clear()
 
-    def _incoming(self) -> list[tuple[int, deque[list[bytes]]]]:
+    def _incoming(self) -> list[tuple[int, deque[bytes]]]:
         return [(z, waiting) for (z, k), waiting in self._hub.links.items() if k == self._agent]
 
-    def _taken(self) -> list[tuple[int, list[memoryview]]]:
+    def _taken(self) -> list[tuple[int, memoryview]]:
         found = []
         for sender, waiting in self._incoming():
             while waiting:
-                parts = waiting.popleft()
+                message = waiting.popleft()
                 if sender not in self._neighbours:
                     self.refused["handshake"] += 1
-                elif max(map(len, parts)) <= self._largest:
-                    self.bytes_in[sender] += sum(map(len, parts))
-                    found.append((sender, [memoryview(part) for part in parts]))
+                elif len(message) <= self._largest:
+                    self.bytes_in[sender] += len(message)
+                    found.append((sender, memoryview(message)))
         return found

@@ -22,6 +22,7 @@ from gossamer.runtime.member import GRACE, SILENCE, Member
 from gossamer.runtime.place import Place
 from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
+from gossamer.runtime.wire import is_frame
 
 DEADLINE = SILENCE + GRACE + 50  # seconds
 SENDING = {
@@ -118,9 +119,9 @@ class Network:
         """Cut an agent off from everyone."""
         self.isolated = (agent, until)
 
-    def deliver(self, sender: int, receiver: int, parts: list[bytes], epoch: int | None = None) -> None:
+    def deliver(self, sender: int, receiver: int, message: bytes, epoch: int | None = None) -> None:
         """Bring a message now, whoever sent it."""
-        self._at(self.now, "message", (sender, receiver, parts, epoch))
+        self._at(self.now, "message", (sender, receiver, message, epoch))
 
     def told(self) -> str:
         return "; ".join(
@@ -169,21 +170,21 @@ class Network:
             self.disks[k],
             lambda step: self._program(k, step),
             self.problem.schedules[k],
-            lambda receiver, parts: self._sends(k, receiver, parts),
+            lambda receiver, message: self._sends(k, receiver, message),
             self.now,
         )
 
-    def _receive(self, sender: int, k: int, parts: list[bytes], epoch: int | None) -> None:
+    def _receive(self, sender: int, k: int, message: bytes, epoch: int | None) -> None:
         """Hand a message over; `epoch` is the one that a frame was sent in."""
         member = self.members[k]
-        if len(parts) == 2:
+        if is_frame(message):
             self._maybe_die(Kill.RECEIVING)
         elif member.finished:
             self._maybe_die(Kill.DONE_KNOWN)
         elif len(member.restorable) < len(self.problem.hosts):
             self._maybe_die(Kill.OPENING)
         refused, now_in = sum(member.refused.values()), member.epoch
-        member.receive(sender, parts, self.now)
+        member.receive(sender, message, self.now)
         accepted = sum(member.refused.values()) == refused
         assert not (accepted and epoch not in (None, now_in)), f"agent {k} took a frame of epoch {epoch} in {now_in}"
 
@@ -216,22 +217,22 @@ class Network:
             inbox = yield planned
         self.finals[k] = copied(self.disks[k].load(self.settings.steps)[0])
 
-    def _sends(self, sender: int, receiver: int, parts: list[Any]) -> None:
+    def _sends(self, sender: int, receiver: int, message: bytes) -> None:
         assert receiver in self.neighbours[sender], "a message to someone who is not a neighbour"
         before = after = None
-        if len(parts) == 2:
+        if is_frame(message):
             plan, phase, left = self.sending[sender]
             before, after = SENDING[plan, phase] if left else (Kill.SENDING_AGAIN, Kill.SENDING_AGAIN)
             self.sending[sender] = (plan, phase, max(0, left - 1))
             self._maybe_die(before)
-        epoch = self.members[sender].epoch if len(parts) == 2 else None
-        self._send(sender, receiver, [bytes(part) for part in parts], epoch)
+        epoch = self.members[sender].epoch if is_frame(message) else None
+        self._send(sender, receiver, message, epoch)
         if after is not None:
             self._maybe_die(after)
 
-    def _send(self, sender: int, receiver: int, parts: list[bytes], epoch: int | None) -> None:
+    def _send(self, sender: int, receiver: int, message: bytes, epoch: int | None) -> None:
         if self.overhear is not None:
-            self.overhear(sender, receiver, parts)
+            self.overhear(sender, receiver, message)
         if self.now < self.isolated[1] and self.isolated[0] in (sender, receiver):
             return
         link, start, end = self.cut
@@ -241,11 +242,11 @@ class Network:
             self.happened["message lost"] += 1
             return
         delay = self.faults.delay if self.faults.steady else self.random.expovariate(1 / self.faults.delay)
-        self._at(self.now + delay, "message", (sender, receiver, parts, epoch))
+        self._at(self.now + delay, "message", (sender, receiver, message, epoch))
         if self.random.random() < self.faults.double:
             self.happened["message doubled"] += 1
             later = self.random.expovariate(0.05 / self.faults.delay)
-            self._at(self.now + later, "message", (sender, receiver, parts, epoch))
+            self._at(self.now + later, "message", (sender, receiver, message, epoch))
 
     def _maybe_die(self, where: Kill) -> None:
         self.occasions[where] += 1

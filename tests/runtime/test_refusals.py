@@ -130,7 +130,7 @@ def test_without_an_answer_on_who_may_come_in_nobody_does(pair: Pair) -> None:
     assert sockets._authenticator is not None
     sockets._authenticator.stop()
     friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
-    friend.send(0, [b"hello"])
+    friend.send(0, b"hello")
     assert heard.wait(sockets)[1] == "handshake"
     assert sockets.receive(0.5) == []
     friend.close()
@@ -142,7 +142,7 @@ def test_a_neighbour_that_starts_again_is_heard_again(pair: Pair) -> None:
     first = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
     second = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)  # before the first is closed
     for one in (first, second):
-        one.send(0, [b"hello"])
+        one.send(0, b"hello")
     heard: list[int] = []
     deadline = time.monotonic() + 20
     while len(heard) < 2 and time.monotonic() < deadline:
@@ -152,15 +152,18 @@ def test_a_neighbour_that_starts_again_is_heard_again(pair: Pair) -> None:
     second.close()
 
 
-def test_a_message_of_many_parts_is_cut_short(pair: Pair) -> None:
-    sockets, contact, secret, _ = pair
+def test_a_message_of_many_parts_is_refused_and_the_next_one_heard(pair: Pair) -> None:
+    sockets, contact, secret, heard = pair
     friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
-    friend.send(0, [b"part"] * 1000)
+    friend._to[0].send_multipart([b"part"] * 1000)
+    friend.send(0, b"whole")
     deadline, found = time.monotonic() + 20, []
     while not found and time.monotonic() < deadline:
         found = sockets.receive(0.05)
-    assert [(sender, len(parts)) for sender, parts in found] == [(1, 3)]  # enough to be refused
-    assert sockets.bytes_in[1] == 4000
+    assert [(sender, bytes(message)) for sender, message in found] == [(1, b"whole")]
+    assert heard.found == [(1, "malformed", "1000 parts")]
+    assert sockets.refused["malformed"] == 1
+    assert sockets.bytes_in[1] == 4005
     friend.close()
 
 
@@ -244,7 +247,7 @@ def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
     while arrived < total:
         assert time.monotonic() < deadline
         if count < min(total, arrived + UNREAD):
-            friend.send(0, [b"x" * 200, b"y" * LARGEST])
+            friend.send(0, b"y" * (LARGEST if count % 2 else 200))
             count += 1
         else:
             came = len(sockets.receive(1.0))

@@ -25,10 +25,10 @@ def pair() -> Iterator[tuple[Sockets, Contact, str]]:
     sockets.close()
 
 
-def arrivals(sockets: Sockets, seconds: float = 2.0) -> list[tuple[int, list[bytes]]]:
+def arrivals(sockets: Sockets, seconds: float = 2.0) -> list[tuple[int, bytes]]:
     deadline, found = time.monotonic() + seconds, []
     while time.monotonic() < deadline and not found:
-        found += [(sender, [bytes(part) for part in parts]) for sender, parts in sockets.receive(0.05)]
+        found += [(sender, bytes(message)) for sender, message in sockets.receive(0.05)]
     return found
 
 
@@ -47,12 +47,12 @@ def test_strangers_are_kept_out(pair: tuple[Sockets, Contact, str], who: str) ->
     else:
         key = None if who == "no key" else new_keys()[1]
         stranger = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, key, 1000)
-        stranger.send(0, [b"header"])
+        stranger.send(0, b"header")
         assert arrivals(sockets, 1.0) == []
         stranger.close()
         if who == "wrong key":
             assert sockets.refused["handshake"] > 0
     friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, 1000)  # and the training goes on
-    friend.send(0, [b"welcome"])
-    assert arrivals(sockets) == [(1, [b"welcome"])]
+    friend.send(0, b"welcome")
+    assert arrivals(sockets) == [(1, b"welcome")]
     friend.close()

@@ -43,11 +43,11 @@ def end(request: pytest.FixtureRequest) -> Iterator[Open]:
         one.close()
 
 
-def arrivals(transport: Transport, count: int = 1, seconds: float = 10.0) -> list[tuple[int, list[bytes]]]:
+def arrivals(transport: Transport, count: int = 1, seconds: float = 10.0) -> list[tuple[int, bytes]]:
     """At least so many messages, or what has come by then."""
-    deadline, found = time.monotonic() + seconds, list[tuple[int, list[bytes]]]()
+    deadline, found = time.monotonic() + seconds, list[tuple[int, bytes]]()
     while time.monotonic() < deadline and len(found) < count:
-        found += [(sender, [bytes(part) for part in parts]) for sender, parts in transport.receive(0.05)]
+        found += [(sender, bytes(message)) for sender, message in transport.receive(0.05)]
     return found
 
 
@@ -55,39 +55,39 @@ def exchanged(sender: Transport, receiver: Transport, name: bytes, seconds: floa
     """Whether a message to agent 0 comes through that is sent again until it does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        sender.send(0, [name])
-        if any(parts == [name] for _, parts in arrivals(receiver, seconds=0.2)):
+        sender.send(0, name)
+        if any(message == name for _, message in arrivals(receiver, seconds=0.2)):
             return True
     return False
 
 
-def test_a_message_arrives_whole_in_its_parts_with_its_senders_number(end: Open) -> None:
+@pytest.mark.parametrize("size", [0, 1, LARGEST])
+def test_a_message_arrives_whole_with_its_senders_number(end: Open, size: int) -> None:
     receiver, sender = end(0, [1]), end(1, [0])
-    message = [b"header", memoryview(b"x" * LARGEST), b""]
-    sender.send(0, message)
-    assert arrivals(receiver) == [(1, [bytes(part) for part in message])]
+    sender.send(0, b"x" * size)
+    assert arrivals(receiver) == [(1, b"x" * size)]
 
 
 def test_a_link_keeps_the_order(end: Open) -> None:
     receiver, sender = end(0, [1]), end(1, [0])
     for number in range(50):
-        sender.send(0, [b"%d" % number, b"more"])
-    assert arrivals(receiver, 50) == [(1, [b"%d" % number, b"more"]) for number in range(50)]
+        sender.send(0, b"%d" % number)
+    assert arrivals(receiver, 50) == [(1, b"%d" % number) for number in range(50)]
 
 
 def test_who_is_no_neighbour_is_refused(end: Open) -> None:
     receiver, stranger, friend = end(0, [1]), end(2, [0]), end(1, [0])
-    stranger.send(0, [b"let me in"])
+    stranger.send(0, b"let me in")
     assert arrivals(receiver, seconds=1.0) == []
     assert receiver.refused["handshake"] > 0
-    friend.send(0, [b"hello"])
-    assert arrivals(receiver) == [(1, [b"hello"])]
+    friend.send(0, b"hello")
+    assert arrivals(receiver) == [(1, b"hello")]
     assert set(receiver.bytes_in) == {1}
 
 
 def test_a_message_that_is_too_large_never_arrives_and_later_ones_do(end: Open) -> None:
     receiver, sender = end(0, [1]), end(1, [0])
-    sender.send(0, [b"x" * (LARGEST + 1000)])
+    sender.send(0, b"x" * (LARGEST + 1000))
     assert arrivals(receiver, seconds=1.0) == []
     assert exchanged(sender, receiver, b"small")
 
@@ -95,17 +95,17 @@ def test_a_message_that_is_too_large_never_arrives_and_later_ones_do(end: Open) 
 def test_a_full_queue_drops_and_never_blocks(end: Open) -> None:
     sender = end(1, [0])
     for number in range(1000):  # would wait here for ever
-        sender.send(0, [b"%03d" % number])
+        sender.send(0, b"%03d" % number)
     taken = sender.bytes_out[0] // 3
     assert 0 < taken < 1000
     found = arrivals(end(0, [1]), taken)
-    assert found == [(1, [b"%03d" % number]) for number in range(len(found))]  # the first ones, in order
+    assert found == [(1, b"%03d" % number) for number in range(len(found))]  # the first ones, in order
     assert len(found) == taken
 
 
 def test_a_receiver_that_starts_later_or_comes_back_gets_messages_again(end: Open) -> None:
     sender = end(1, [0])
-    sender.send(0, [b"early"])
+    sender.send(0, b"early")
     for life in (b"first", b"second", b"third"):
         receiver = end(0, [1])
         assert exchanged(sender, receiver, life)
@@ -115,10 +115,10 @@ def test_a_receiver_that_starts_later_or_comes_back_gets_messages_again(end: Ope
 def test_the_bytes_counted_at_both_ends_agree(end: Open) -> None:
     receiver, sender = end(0, [1]), end(1, [0])
     for size in (0, 1, 100, LARGEST):
-        sender.send(0, [b"header", b"x" * size])
+        sender.send(0, b"x" * size)
     arrivals(receiver, 4)
     assert dict(receiver.bytes_in) == {1: sender.bytes_out[0]}
-    assert sender.bytes_out[0] == 4 * 6 + 101 + LARGEST
+    assert sender.bytes_out[0] == 101 + LARGEST
 
 
 def test_receiving_waits_no_longer_than_told(end: Open) -> None:
@@ -133,8 +133,8 @@ def test_receiving_waits_no_longer_than_told(end: Open) -> None:
 def test_closing_with_unread_messages_is_quick_and_may_be_repeated(end: Open) -> None:
     receiver, sender, lonely = end(0, [1]), end(1, [0]), end(2, [0])
     for _ in range(10):
-        sender.send(0, [b"unread"])
-        lonely.send(0, [b"never let in"])
+        sender.send(0, b"unread")
+        lonely.send(0, b"never let in")
     arrivals(receiver)
     began = time.monotonic()
     for one in (receiver, sender, lonely):

@@ -12,7 +12,7 @@ from typing import Any
 from gossamer import files
 from gossamer.runtime import peer, work
 from gossamer.runtime.sockets import Sockets
-from gossamer.runtime.wire import Parts
+from gossamer.runtime.wire import is_frame
 
 LIMIT = 100  # seconds after which a peer ends itself, whatever has become of the test
 STEP = 20  # of the moment
@@ -77,13 +77,13 @@ class _Trapped:
         sockets = Sockets(*arguments)
         send = sockets.send
 
-        def watched(neighbour: int, parts: Parts) -> None:
-            if len(parts) == 2 and self.here[0] == STEP:
+        def watched(neighbour: int, message: bytes) -> None:
+            if is_frame(message) and self.here[0] == STEP:
                 self.at(Moment.BEFORE_SENDING)
                 if self.here[1] == "consensus" and self.sent == 1:
                     self.at(Moment.DURING_CONSENSUS)
                 self.sent += 1
-            send(neighbour, parts)
+            send(neighbour, message)
 
         sockets.send = watched  # type: ignore[method-assign]
         return sockets

@@ -1,4 +1,4 @@
-"""One agent's side of the protocol between neighbours, without I/O or a clock: parts in, parts out, time given.
+"""One agent's side of the protocol between neighbours, without I/O or a clock: bytes in, bytes out, time given.
 
 Training. Every exchange of Algorithm 1 has a position (step, slot), the same for all agents. A frame goes out when its
 exchange begins and is kept until the neighbour has shown that it has left the step; a neighbour that misses one says in
@@ -14,7 +14,7 @@ steps. Who knows it leaves as soon as its neighbours know it too, or after a whi
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from itertools import pairwise
 
 import torch
@@ -25,7 +25,7 @@ from gossamer.agents.exchange import joined
 from gossamer.errors import GossamerError
 from gossamer.runtime import wire
 from gossamer.runtime.place import Place, Store
-from gossamer.runtime.wire import Announced, Frame, Parts, Position, RefusedError, Status
+from gossamer.runtime.wire import START, Announced, Bytes, Frame, Position, RefusedError, Status
 
 Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
 Program = Generator[Planned, Inbox, None]  # a training run from some step on; its result is on the disk when it ends
@@ -45,7 +45,7 @@ class Member:
         store: Store,
         begin: Callable[[int], Program],
         schedule: Callable[[Position], tuple[str, str, int, torch.dtype | None, Shapes] | None],
-        send: Callable[[int, Parts], None],
+        send: Callable[[int, bytes], None],
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
@@ -53,7 +53,7 @@ class Member:
         index, shapes by sender), or None where there is no such position."""
         self.place, self.store = place, store
         self._begin, self._schedule, self._send, self._on_refused = begin, schedule, send, on_refused
-        self._longest = wire.largest_header(place.num_agents, place.keep)
+        self._longest = wire.largest_status(place.num_agents, place.keep)
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
         mine = (place.agent,) if store.is_done() else ()
@@ -91,15 +91,15 @@ class Member:
             return self._settled >= set(self.place.neighbours) or now > self.waiting_since + GRACE
         return self.finished and now > self._heard + SILENCE
 
-    def receive(self, sender: int, parts: Sequence[bytes | memoryview], now: float) -> None:
+    def receive(self, sender: int, arrived: Bytes, now: float) -> None:
         """A neighbour's message; one that does not belong is counted and forgotten."""
         try:
-            message = wire.decode(parts, self.place.run, sender, self._longest)
+            message = wire.decode(arrived, self.place.run, sender, self._longest)
             self._heard = now
             if isinstance(message, Status):
                 self._on_status(message, now)
             else:
-                self._on_frame(message, parts[1], now)
+                self._on_frame(message, arrived, now)
         except RefusedError as refused:
             self.refused[refused.reason] += 1
             self._on_refused(sender, refused)
@@ -122,7 +122,7 @@ class Member:
         self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
         self.position: Position = (0, 0)
         self._inbox: dict[Position, dict[int, Tensor]] = {}
-        self._kept: dict[int, dict[Position, Parts]] = {z: {} for z in self.place.neighbours}
+        self._kept: dict[int, dict[Position, bytes]] = {z: {} for z in self.place.neighbours}
         self._turned(now)
         self._tell_all()
         self._maybe_train(now)
@@ -178,7 +178,7 @@ class Member:
             self._program, self.position = self._begin(step), (step, -1)
             self._advance(None, now)
 
-    def _on_frame(self, frame: Announced, numbers: bytes | memoryview, now: float) -> None:
+    def _on_frame(self, frame: Announced, whole: Bytes, now: float) -> None:
         """First what the header announces is held against the plan; the numbers are looked at last."""
         if frame.epoch > self.epoch:
             self._tell(frame.sender)  # whoever is behind is told the epoch
@@ -201,7 +201,7 @@ class Member:
         arrived = self._inbox.setdefault(frame.position, {})
         if frame.sender in arrived:
             raise RefusedError("duplicate")
-        arrived[frame.sender] = wire.payload(frame, numbers, self.place.sealed)
+        arrived[frame.sender] = wire.payload(frame, whole, self.place.sealed)
         kept = self._kept[frame.sender]
         for position in [p for p in kept if p[0] < frame.position[0]]:
             del kept[position]  # the neighbour has left that step
@@ -209,8 +209,11 @@ class Member:
 
     def _advance_if_ready(self, now: float) -> None:
         """Go through as many exchanges as everything has arrived for."""
-        while self._program is not None and not self.waiting_for:
-            arrived = self._inbox.pop(self.position, {})
+        while self._program is not None:
+            arrived = self._inbox.get(self.position, {})
+            if len(arrived) < len(self._exchange.expected):  # only messages of the plan are held
+                return
+            self._inbox.pop(self.position, None)
             inbox = {link: arrived[link.sender] for link in self._exchange.expected}
             taken = now - self.waiting_since
             # A time with a loss in it tells less of the pace; but if all are long, they are the pace.
@@ -231,17 +234,18 @@ class Member:
             self._tell_all()
             return
         self.position = (step, before[1] + 1 if step == before[0] else 0)
-        encoded: dict[int, Parts] = {}  # neighbours that are sent the same share one encoding
+        phase = str(self._exchange.phase)
+        encoded: dict[int, bytes] = {}  # neighbours that are sent the same share one encoding
         for link, message in self._exchange.messages.items():
             if id(message) not in encoded:
                 encoded[id(message)] = self._encoded(plan, joined(message))
-            parts = self._kept[link.receiver][self.position] = encoded[id(message)]
-            self._send(link.receiver, parts)
-            self.sent_bytes[str(self._exchange.phase)] += len(parts[1])
+            out = self._kept[link.receiver][self.position] = encoded[id(message)]
+            self._send(link.receiver, out)
+            self.sent_bytes[phase] += len(out) - START
         if inbox is None:
             self._advance_if_ready(now)
 
-    def _encoded(self, plan: str, rows: Tensor) -> Parts:
+    def _encoded(self, plan: str, rows: Tensor) -> bytes:
         if not wire.is_finite(rows):
             raise GossamerError(
                 f"agent {self.place.agent} has numbers that are not finite at step {self.position[0]}: the run has "
@@ -253,9 +257,9 @@ class Member:
 
     def _send_again(self, neighbour: int, wanted: Position) -> None:
         """A neighbour waits: send what it misses and everything after it."""
-        for position, parts in sorted(self._kept[neighbour].items()):
+        for position, message in sorted(self._kept[neighbour].items()):
             if position >= wanted:
-                self._send(neighbour, parts)
+                self._send(neighbour, message)
 
     def _turned(self, now: float) -> None:
         """Something has changed: waiting begins anew."""

@@ -27,7 +27,7 @@ from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
 from gossamer.runtime.sites import SiteShard, is_site, read_site_shard
 from gossamer.runtime.sockets import Refused, Sockets, public_of
 from gossamer.runtime.transport import Transport
-from gossamer.runtime.wire import largest_header
+from gossamer.runtime.wire import START, largest_status
 from gossamer.runtime.work import PlannedTraining, Training, Work
 
 Report = Callable[[dict[str, Any]], None]
@@ -67,7 +67,7 @@ def train_over(
     watch: Watch,
     sealed: bool = False,
 ) -> None:
-    """Train the agent of a shard over what `connect` makes for parts of at most so many bytes."""
+    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes."""
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
     torch.set_num_threads(shard.settings.threads or 1)
@@ -106,7 +106,7 @@ def _train(
         neighbours_apart(shard.settings),
         sealed,
     )
-    transport = connect(max(work.largest, largest_header(place.num_agents, place.keep)), refusals.note)
+    transport = connect(max(START + work.largest, largest_status(place.num_agents, place.keep)), refusals.note)
     try:
         member = Member(
             place,
@@ -163,8 +163,8 @@ def _drive(member: Member, transport: Transport, records: Records, watch: Watch,
                 f"{', '.join(map(str, member.waiting_for))} at step {_training_step(member, first)}; see whether "
                 "they run"
             )
-        for sender, parts in transport.receive(min(member.wake_at - now, watch.every)):
-            member.receive(sender, parts, time.monotonic())
+        for sender, message in transport.receive(min(member.wake_at - now, watch.every)):
+            member.receive(sender, message, time.monotonic())
         member.tick(time.monotonic())
 
 

@@ -1,7 +1,7 @@
 """ZeroMQ between neighbours: one listening socket an agent, one outgoing connection a neighbour, CURVE on both.
 
 Only the keys of neighbours complete the handshake; a message's sender is the agent whose key it came with, whatever
-the message says. Queues, the parts of a message and what waits for a message's end are bounded, so that a flood costs
+the message says. A message has one part. Queues and what waits for a message's end are bounded, so that a flood costs
 little; what does not fit is dropped, for the protocol asks again. Handshakes that fail and connections that hold too
 much are seen by a thread of their own, however long the local arithmetic takes.
 """
@@ -21,12 +21,12 @@ from zmq.utils.monitor import recv_monitor_message
 from gossamer.errors import GossamerError
 from gossamer.runtime.connections import Connections
 from gossamer.runtime.shards import Contact
-from gossamer.runtime.wire import Parts
 
 SEALED = 256  # bytes that encryption may add to a part
 QUEUE = 64  # messages that wait for a neighbour
 UNREAD = 16  # messages of a neighbour that wait to be read; the others wait where they come from
-PARTS = 3  # of a message that are looked at: one more than any has
+COPIED = 1 << 16  # bytes from which on a message is sent from where it lies
+NOW = int(zmq.NOBLOCK)
 KERNEL = 1 << 23  # bytes that may wait in the kernel, not yet seen by ZeroMQ
 DOMAIN = b"gossamer"  # ZeroMQ asks who may come in; with a domain it lets nobody in when there is no answer
 WATCH = 0.1  # seconds between two looks at the connections
@@ -110,7 +110,9 @@ class Sockets:
             self._listening.curve_secretkey = secret.encode()
         else:
             self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)  # names are claimed: one that comes again is the same
-        self._connections = Connections((UNREAD + 1) * 2 * (largest + SEALED) + KERNEL)
+        self._poller = zmq.Poller()
+        self._poller.register(self._listening, zmq.POLLIN)
+        self._connections = Connections((UNREAD + 1) * (largest + SEALED) + KERNEL)
         self._closing = threading.Event()
         monitor = self._listening.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILED))
         self._watching = threading.Thread(target=self._watch, args=(monitor,), daemon=True)
@@ -128,28 +130,33 @@ class Sockets:
             self.close()
             raise
 
-    def send(self, neighbour: int, parts: Parts) -> None:
+    def send(self, neighbour: int, message: bytes) -> None:
         """Hand a message over, or drop it if too many wait already."""
         try:
-            self._to[neighbour].send_multipart(parts, flags=zmq.NOBLOCK, copy=False)
+            self._to[neighbour].send(message, NOW, copy=len(message) < COPIED)
         except zmq.Again:
             self.dropped += 1
             return
-        self.bytes_out[neighbour] += sum(len(part) for part in parts)
+        self.bytes_out[neighbour] += len(message)
 
-    def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         """What has arrived, waiting at most so long for a first message."""
-        arrived: list[tuple[int, list[memoryview]]] = []
-        if self._listening.poll(max(0, int(1000 * seconds))):
+        arrived: list[tuple[int, memoryview]] = []
+        if self._poller.poll(max(0, int(1000 * seconds))):
             for _ in range(QUEUE):
                 try:
-                    frames, sizes = self._read()
+                    name = self._listening.recv(NOW)
                 except zmq.Again:
                     break
-                sender = self._sender(frames)
-                if sender is not None:
-                    self.bytes_in[sender] += sum(sizes)
-                    arrived.append((sender, [frame.buffer for frame in frames[1:]]))
+                frame, sizes = self._read()
+                sender = self._sender(name, frame)
+                if sender is None:
+                    continue
+                self.bytes_in[sender] += sum(sizes)
+                if len(sizes) == 1:
+                    arrived.append((sender, frame.buffer))
+                else:
+                    self._refuse(sender, "malformed", f"{len(sizes)} parts")
         return arrived
 
     def close(self) -> None:
@@ -162,18 +169,15 @@ class Sockets:
             self._authenticator.stop()
         self._context.term()
 
-    def _read(self) -> tuple[list[Any], list[int]]:
-        """The sender's name and a message's first parts, and the sizes of all; the other parts are not kept."""
-        frames, sizes = [self._listening.recv(zmq.NOBLOCK, copy=False)], []
-        more = True
-        while more:
+    def _read(self) -> tuple[Any, list[int]]:
+        """A message's last part, and the sizes of all; it should have one, and others are not kept."""
+        sizes = []
+        while True:
             frame = self._listening.recv(copy=False)
             sizes.append(len(frame))
-            more = frame.more
-            if len(frames) <= PARTS:
-                frames.append(frame)
-        self._connections.handed_over(frame.get(zmq.SRCFD), sizes, self._secret is not None)
-        return frames, sizes
+            if not frame.more:
+                self._connections.handed_over(frame.get(zmq.SRCFD), sizes, self._secret is not None)
+                return frame, sizes
 
     def _watch(self, monitor: Any) -> None:
         """Follow connections as they come and go; shut those that hold too much."""
@@ -200,13 +204,12 @@ class Sockets:
         self.refused[reason] += 1
         self._on_refused(sender, reason, detail)
 
-    def _sender(self, frames: list[Any]) -> int | None:
+    def _sender(self, claimed: bytes, frame: Any) -> int | None:
         if self._secret is not None:
-            return self._senders.get(frames[-1].get("User-Id"))
-        claimed = frames[0].bytes
+            return self._senders.get(frame.get("User-Id"))
         if claimed.isdigit() and len(claimed) < 10 and int(claimed) in self._to:
             return int(claimed)
-        self._refuse(frames[1].get("Peer-Address"), "sender", repr(claimed)[:40])
+        self._refuse(frame.get("Peer-Address"), "sender", repr(claimed)[:40])
         return None
 
     def _connected(self, agent: int, contact: Contact) -> Any:

@@ -6,8 +6,6 @@ Messages may be lost, and a link keeps their order while its connection lasts. `
 from collections import Counter
 from typing import Protocol
 
-from gossamer.runtime.wire import Parts
-
 
 class Transport(Protocol):
     """One agent's connections to its neighbours."""
@@ -28,10 +26,10 @@ class Transport(Protocol):
     def dropped(self) -> int:
         """Messages that too many others waited before."""
 
-    def send(self, neighbour: int, parts: Parts) -> None:
+    def send(self, neighbour: int, message: bytes) -> None:
         """Hand a message over, or drop it if too many wait already; never wait."""
 
-    def receive(self, seconds: float) -> list[tuple[int, list[memoryview]]]:
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         """What has arrived and from whom, waiting at most so long for a first message."""
 
     def close(self) -> None:

@@ -1,28 +1,39 @@
-"""The wire format: a msgpack header and, for rows and weights, raw bytes. Nothing is believed before it is checked.
+"""The wire format: a fixed header and the bytes behind it. Nothing is believed before it is checked.
 
-Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1. A Status says
-where an agent stands; it may be lost, doubled or late without harm. A message is one or two parts, header and payload.
+Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1: HEAD, PLACE and
+raw numbers. A Status says where an agent stands; it may be lost, doubled or late without harm: HEAD and a msgpack map.
 
 Reading has two stages. `decode` reads the header alone: what it gives of a frame is only Announced, to be held against
 the plan. `payload` then looks at the numbers, and leaves them where they arrived.
 """
 
+import hashlib
 import math
+import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
-VERSION = 1
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
+VERSION = 2
+HEAD = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
+PLACE = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
+START = HEAD.size + PLACE.size  # where a frame's numbers begin: 72 bytes
+STATUS, FRAME = 0, 1
+DTYPES = (torch.float32, torch.float64, torch.uint8)
 PLANS = ("full", "train", "site")  # evaluation; training; what sites plan before it
 PHASES = ("forward", "backward", "consensus", "planning")
 Position = tuple[int, int]  # step, and which exchange of the step
-Parts = list[bytes | memoryview]
+Bytes = bytes | memoryview
+
+_DTYPE = {dtype: number for number, dtype in enumerate(DTYPES)}
+_PLAN = {plan: number for number, plan in enumerate(PLANS)}
+_PHASE = {phase: number for number, phase in enumerate(PHASES)}
 
 
 class RefusedError(Exception):
@@ -47,9 +58,9 @@ REASONS = (
 )
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """Whose a frame is, and to which exchange it belongs."""
+@dataclass(slots=True)
+class Frame:
+    """What one agent sends another in one exchange."""
 
     sender: int
     epoch: int
@@ -57,22 +68,22 @@ class _Sent:
     plan: str
     phase: str
     index: int
-
-
-@dataclass(frozen=True)
-class Frame(_Sent):
-    """What one agent sends another in one exchange."""
-
     rows: Tensor
 
 
-@dataclass(frozen=True)
-class Announced(_Sent):
+@dataclass(slots=True)
+class Announced:
     """What a frame's header says of it; its numbers have not been looked at."""
 
+    sender: int
+    epoch: int
+    position: Position
+    plan: str
+    phase: str
+    index: int
     dtype: torch.dtype
     shape: tuple[int, ...]
-    checksum: Any
+    checksum: int
 
 
 @dataclass(frozen=True)
@@ -86,73 +97,94 @@ class Status:
     waiting: Position | None = None
 
 
-def encode(message: Frame | Status, run: str, sealed: bool = False) -> Parts:
-    """The parts of a message. A link that is `sealed` guards every byte itself: there a frame has no checksum."""
+@lru_cache(maxsize=8)
+def _digest(run: str) -> bytes:
+    """What a header has of a run's name."""
+    return hashlib.blake2b(run.encode(), digest_size=16).digest()
+
+
+def encode(message: Frame | Status, run: str, sealed: bool = False) -> bytes:
+    """The bytes of a message. A link that is `sealed` guards every byte itself: there a frame has no checksum."""
     if isinstance(message, Status):
-        body: dict[str, Any] = {
+        body = {
             "restorable": {agent: list(steps) for agent, steps in message.restorable.items()},
             "done": sorted(message.done),
             "waiting": message.waiting,
         }
-        return [_header("status", message, run, body)]
-    numbers = memoryview(message.rows.detach().contiguous().numpy().reshape(-1).view("uint8").data)
-    body = {
-        "position": message.position,
-        "plan": message.plan,
-        "phase": message.phase,
-        "index": message.index,
-        "dtype": str(message.rows.dtype).removeprefix("torch."),
-        "shape": list(message.rows.shape),
-        "checksum": None if sealed else zlib.crc32(numbers),
-    }
-    return [_header("frame", message, run, body), numbers]
+        packed: bytes = msgpack.packb(body)
+        return HEAD.pack(VERSION, STATUS, message.sender, _digest(run), message.epoch) + packed
+    shape, numbers = message.rows.shape, message.rows.contiguous().numpy(force=True).data
+    return b"".join(
+        (
+            HEAD.pack(VERSION, FRAME, message.sender, _digest(run), message.epoch),
+            PLACE.pack(
+                *message.position,
+                message.index,
+                _PLAN[message.plan],
+                _PHASE[message.phase],
+                _DTYPE[message.rows.dtype],
+                len(shape),
+                0 if sealed else zlib.crc32(numbers),
+                *shape,
+                *(0,) * (3 - len(shape)),
+            ),
+            numbers,
+        )
+    )
 
 
-def _header(kind: str, message: Frame | Status, run: str, body: Mapping[str, Any]) -> bytes:
-    common = {"version": VERSION, "kind": kind, "run": run, "sender": message.sender, "epoch": message.epoch}
-    packed: bytes = msgpack.packb({**common, **body})
-    return packed
+def is_frame(message: Bytes) -> bool:
+    """Whether a message that `encode` made is a frame."""
+    return message[1] == FRAME
 
 
-def largest_header(num_agents: int, keep: int) -> int:
-    """Bytes that no header of such a run exceeds: a status that knows of all agents, each with all its checkpoints."""
+def largest_status(num_agents: int, keep: int) -> int:
+    """Bytes that no status of such a run exceeds: one that knows of all agents, each with all its checkpoints."""
     number, length = 9, 5  # of a msgpack integer and of a list's beginning, at most
     of_agent = number + length + number * (1 + keep + 1)  # its name, its life and its steps, step 0 among them
-    return 1024 + num_agents * (of_agent + number)
+    return HEAD.size + 64 + num_agents * (of_agent + number)
 
 
-def decode(parts: Sequence[bytes | memoryview], run: str, sender: int, longest: int = 1 << 16) -> Announced | Status:
+def decode(message: Bytes, run: str, sender: int, longest: int = 1 << 16) -> Announced | Status:
     """A status, or what a frame announces, of this run from the agent whose key the link belongs to. A payload is
-    measured and not read; no header is longer than `longest`."""
-    if not 1 <= len(parts) <= 2 or len(parts[0]) > longest:
-        raise RefusedError("malformed", f"{len(parts)} parts, {len(parts[0]) if parts else 0} bytes of header")
-    header = _unpacked(parts[0])
-    if header.get("version") != VERSION:
-        raise RefusedError("version", repr(header.get("version"))[:40])
-    if header.get("run") != run:
-        raise RefusedError("run", repr(header.get("run"))[:80])
-    if header.get("sender") != sender or isinstance(header["sender"], bool):
-        raise RefusedError("sender", repr(header.get("sender"))[:40])
-    epoch = _count(header, "epoch")
-    if header.get("kind") == "status" and len(parts) == 1:
-        return _status(header, sender, epoch)
-    if header.get("kind") == "frame" and len(parts) == 2:
-        return _announced(header, len(parts[1]), sender, epoch)
-    raise RefusedError("malformed", f"kind {header.get('kind')!r:.40} with {len(parts)} parts")
+    measured and not read; no status is longer than `longest`."""
+    size = len(message)
+    if size < HEAD.size:
+        raise RefusedError("malformed", f"{size} bytes")
+    version, kind, named, digest, epoch = HEAD.unpack_from(message)
+    if version != VERSION:
+        raise RefusedError("version", str(version))
+    if digest != _digest(run):
+        raise RefusedError("run", digest.hex())
+    if named != sender:
+        raise RefusedError("sender", str(named))
+    if kind == FRAME and size >= START:
+        return _announced(message, sender, epoch)
+    if kind == STATUS and size <= longest:
+        return _status(message[HEAD.size :], sender, epoch)
+    raise RefusedError("malformed", f"kind {kind} with {size} bytes")
 
 
-def _unpacked(part: bytes | memoryview) -> dict[str, Any]:
+def _announced(message: Bytes, sender: int, epoch: int) -> Announced:
+    step, slot, index, plan, phase, dtype, dims, checksum, *shape = PLACE.unpack_from(message, HEAD.size)
+    if plan >= len(PLANS) or phase >= len(PHASES) or dtype >= len(DTYPES) or dims > 3 or any(shape[dims:]):
+        raise RefusedError("malformed", "a plan, phase, type or shape")
+    numbers = DTYPES[dtype]
+    shape = shape[:dims]
+    if math.prod(shape) * numbers.itemsize != len(message) - START:
+        raise RefusedError("malformed", f"{len(message) - START} bytes for {shape}")
+    position = (step, slot)
+    return Announced(sender, epoch, position, PLANS[plan], PHASES[phase], index, numbers, tuple(shape), checksum)
+
+
+def _status(body: Bytes, sender: int, epoch: int) -> Status:
     try:
-        header = msgpack.unpackb(part, strict_map_key=False, max_str_len=256, max_bin_len=0, max_ext_len=0)
+        tables = msgpack.unpackb(body, strict_map_key=False, max_str_len=256, max_bin_len=0, max_ext_len=0)
     except Exception as error:  # msgpack names a dozen kinds; all mean the same here
         raise RefusedError("malformed", type(error).__name__) from None
-    if not isinstance(header, dict):
-        raise RefusedError("malformed", "the header is not a map")
-    return header
-
-
-def _status(header: Mapping[str, Any], sender: int, epoch: int) -> Status:
-    restorable, done, waiting = (header.get(name) for name in ("restorable", "done", "waiting"))
+    if not isinstance(tables, dict):
+        raise RefusedError("malformed", "a status that is not a map")
+    restorable, done, waiting = (tables.get(name) for name in ("restorable", "done", "waiting"))
     if not isinstance(restorable, dict) or not isinstance(done, list):
         raise RefusedError("malformed", "a status without its tables")
     for agent, steps in restorable.items():
@@ -169,42 +201,19 @@ def _status(header: Mapping[str, Any], sender: int, epoch: int) -> Status:
     )
 
 
-def _announced(header: Mapping[str, Any], length: int, sender: int, epoch: int) -> Announced:
-    shape, dtype = header.get("shape"), DTYPES.get(str(header.get("dtype")))
-    if dtype is None or not isinstance(shape, list) or len(shape) > 3 or not all(map(_is_count, shape)):
-        raise RefusedError("malformed", "a shape or type of numbers")
-    if any(size >= 2**31 for size in shape):
-        raise RefusedError("malformed", "a shape beyond all plans")
-    if header.get("plan") not in PLANS or header.get("phase") not in PHASES:
-        raise RefusedError("malformed", "a plan or phase")
-    if math.prod(shape) * dtype.itemsize != length:
-        raise RefusedError("malformed", f"{length} bytes for {shape}")
-    return Announced(
-        sender,
-        epoch,
-        _position(header.get("position")),
-        header["plan"],
-        header["phase"],
-        _count(header, "index"),
-        dtype,
-        tuple(shape),
-        header.get("checksum"),
-    )
-
-
-def payload(announced: Announced, part: bytes | memoryview, sealed: bool = False) -> Tensor:
+def payload(announced: Announced, message: Bytes, sealed: bool = False) -> Tensor:
     """The numbers that were announced, in the memory where they arrived if that can be; to be read only."""
-    if not sealed and announced.checksum != zlib.crc32(part):
+    numbers = memoryview(message)[START:]
+    if not sealed and announced.checksum != zlib.crc32(numbers):
         raise RefusedError("checksum")
-    if not len(part):
+    if not len(numbers):
         return torch.empty(announced.shape, dtype=announced.dtype)
-    raw = torch.frombuffer(bytearray(part) if memoryview(part).readonly else part, dtype=torch.uint8)
-    if raw.data_ptr() % announced.dtype.itemsize:
-        raw = raw.clone()  # ZeroMQ may hand over a small message from within a larger buffer
-    rows = raw.view(announced.dtype).view(announced.shape)
+    rows = torch.frombuffer(bytearray(numbers) if numbers.readonly else numbers, dtype=announced.dtype)
+    if rows.data_ptr() % announced.dtype.itemsize:  # ZeroMQ may hand a message over from within a larger buffer
+        rows = torch.frombuffer(bytearray(numbers), dtype=announced.dtype)
     if not is_finite(rows):
         raise RefusedError("not finite")
-    return rows
+    return rows.view(announced.shape)
 
 
 def is_finite(rows: Tensor) -> bool:
@@ -216,13 +225,6 @@ def _position(value: Any) -> Position:
     if not isinstance(value, list) or len(value) != 2 or not all(map(_is_count, value)):
         raise RefusedError("malformed", "a position")
     return value[0], value[1]
-
-
-def _count(header: Mapping[str, Any], name: str) -> int:
-    value = header.get(name)
-    if not _is_count(value):
-        raise RefusedError("malformed", name)
-    return int(value)  # type: ignore[arg-type]
 
 
 def _is_count(value: Any) -> bool:
