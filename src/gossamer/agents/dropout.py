@@ -4,6 +4,7 @@ Large inputs go through in pieces that fit into the cache: the hash of `keyed` p
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ class Drop:
 class _Dropped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, words: Tensor, dropout: float, of: Key) -> Tensor:
-        columns = column_entropy(torch.arange(x.shape[-1])) if x.ndim > 1 else None
+        columns = _columns(x.shape[-1]) if x.ndim > 1 else None
         result = torch.empty_like(x)
         kept = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
         for piece in _pieces(x):
@@ -57,6 +58,11 @@ class _Dropped(torch.autograd.Function):
         for piece in _pieces(g):
             _scaled(g[piece], ctx.kept[piece], ctx.dropout, result[piece])
         return result, None, None, None
+
+
+@lru_cache(maxsize=8)
+def _columns(width: int) -> Tensor:
+    return column_entropy(torch.arange(width))
 
 
 def _scaled(x: Tensor, kept: Tensor, dropout: float, out: Tensor) -> None:

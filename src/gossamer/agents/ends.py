@@ -22,32 +22,26 @@ class Ends:
     weight: Tensor  # C_kz [hosted, slots]
     sign: Tensor  # 1 at the agent with the smaller number, -1 at the other [hosted, slots]
     pairs: tuple[tuple[int, int, int, int], ...]  # position of k, slot, k and z for each end
-    inside: Tensor  # int64: flat slots whose other end is hosted
-    mirror: Tensor  # int64: and the flat slots of these other ends
-    outgoing: tuple[tuple[Link, Tensor], ...]  # flat slots whose values a link carries, in the same order at both ends
-    incoming: tuple[tuple[Link, Tensor], ...]
+    mirror: Tensor  # int64: flat slots of both ends of links within the host
+    sent: Tensor  # int64: flat slots whose values leave the host, link by link, in the same order at both ends
+    filled: Tensor  # int64: the other ends of `mirror`, then the flat slots whose other ends' values arrive
+    outgoing: tuple[tuple[Link, int], ...]  # and how many of them
+    incoming: tuple[tuple[Link, int], ...]
 
-    def swap(
-        self, values: Sequence[Tensor], index: int, dtype: torch.dtype | None = None
-    ) -> Generator[Outbox, Inbox, list[Tensor]]:
-        """For values [hosted, slots, ...] of every end, those of its other end, in one exchange."""
-        flat = [value.flatten(0, 1).flatten(1) for value in values]
-        widths = [value.shape[1] for value in flat]
+    def swap(self, values: Tensor, index: int, dtype: torch.dtype | None = None) -> Generator[Outbox, Inbox, Tensor]:
+        """For values [hosted, slots, width] of every end, those of its other end, in one exchange."""
+        flat = values.flatten(0, 1)
+        width = flat.shape[1]
+        leaving = flat.index_select(0, self.sent).split_with_sizes([count for _, count in self.outgoing])
         inbox = yield Outbox(
             Phase.CONSENSUS,
             index,
-            {link: tuple(value[ends] for value in flat) for link, ends in self.outgoing},
-            {link: (len(ends) * sum(widths),) for link, ends in self.incoming},
+            {link: rows for (link, _), rows in zip(self.outgoing, leaving, strict=True)},
+            {link: (count, width) for link, count in self.incoming},
             dtype,
         )
-        others = [torch.zeros_like(value) for value in flat]
-        for other, value in zip(others, flat, strict=True):
-            other[self.inside] = value[self.mirror]
-        for link, ends in self.incoming:
-            pieces = inbox[link].split([len(ends) * width for width in widths])
-            for other, piece in zip(others, pieces, strict=True):
-                other[ends] = piece.view(len(ends), -1)
-        return [other.view(value.shape) for other, value in zip(others, values, strict=True)]
+        arrived = [flat.index_select(0, self.mirror), *(inbox[link] for link, _ in self.incoming)]
+        return torch.zeros_like(flat).index_copy_(0, self.filled, torch.cat(arrived)).view(values.shape)
 
 
 def make_ends(
@@ -73,23 +67,20 @@ def make_ends(
     hosted = np.isin(z, here)
     order = np.argsort(k * m + z)
     mirrored = order[np.searchsorted((k * m + z)[order], (z * m + k)[hosted])]
-    outgoing, incoming = [], []
-    for other in np.unique(place[z[~hosted]]).tolist():
-        for mine in np.unique(place[here]).tolist():
-            between = ~hosted & (place[z] == other) & (place[k] == mine)
-            if between.any():
-                ends = np.flatnonzero(between)
-                sent = ends[np.lexsort((z[ends], k[ends]))]  # by sender, then receiver
-                heard = ends[np.lexsort((k[ends], z[ends]))]
-                outgoing.append((Link(mine, other), torch.from_numpy(flat[sent])))
-                incoming.append((Link(other, mine), torch.from_numpy(flat[heard])))
+    apart = np.flatnonzero(~hosted)
+    to, of = place[z[apart]], place[k[apart]]
+    sent = apart[np.lexsort((z[apart], k[apart], of, to))]  # by link, then by sender and receiver
+    heard = apart[np.lexsort((k[apart], z[apart], of, to))]
+    pairs, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
+    between = list(zip(*pairs.tolist(), counts.tolist(), strict=True))
     shape = (len(here), width)
     return Ends(
         weight=torch.tensor(weight, dtype=dtype).view(shape),
         sign=torch.tensor(sign, dtype=dtype).view(shape),
         pairs=tuple(zip(position.tolist(), slot.tolist(), k.tolist(), z.tolist(), strict=True)),
-        inside=torch.from_numpy(flat[hosted]),
         mirror=torch.from_numpy(flat[mirrored]),
-        outgoing=tuple(outgoing),
-        incoming=tuple(incoming),
+        sent=torch.from_numpy(flat[sent]),
+        filled=torch.from_numpy(np.concatenate([flat[hosted], flat[heard]])),
+        outgoing=tuple((Link(mine, other), count) for other, mine, count in between),
+        incoming=tuple((Link(other, mine), count) for other, mine, count in between),
     )

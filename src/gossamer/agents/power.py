@@ -18,8 +18,9 @@ from the same start the next round knows it a hundred times better. Else the err
 those of X_k and not of Delta, would keep the agents apart.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +32,14 @@ from gossamer.agents.keyed import initial_normal
 from gossamer.agents.rules import State
 from gossamer.model import Params
 
-Told = tuple[Tensor, Tensor, Tensor]  # an end's own values as the other end knows them, the other's, their rows' errors
+
+class Told(NamedTuple):
+    """What both ends of each link know of an array [hosted, slots, rows, width]."""
+
+    across: Tensor  # the difference of their values
+    own: Tensor  # an end's own values as the other end knows them
+    other: Tensor  # and the other's
+    error: Tensor | None  # of the difference's rows, where they were rounded
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Power:
             else:
                 whole[name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
         told = yield from self._told({"left": left, "whole": whole}, memory, index)
-        bases = {name: _basis(self._across(told["left", name])) for name in left}
+        bases = {name: _basis(told["left", name].across) for name in left}
         right = {name: _times(bases[name], matrices[name]) for name in left}
         if right:
             told |= yield from self._told({"right": right}, memory, index + 1)
@@ -83,17 +91,20 @@ class Power:
         for number, (name, x) in enumerate(matrices.items()):
             target = into[name].view(x.shape)
             if name in left:
-                own, other, error = told["right", name]
-                q, start = self._across(told["right", name]), memory[f"start.{name}"]
-                size = _largest(q)  # on which both ends agree to the bit, and so on what to do
-                anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
-                follow = torch.where(size > error, q / q.norm(dim=-1, keepdim=True), start)
+                q, own, other, error = told["right", name]
+                start, size = memory[f"start.{name}"], _largest(q)  # the same at both ends, and so is what they do
+                follow = q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+                if error is not None:
+                    follow = torch.where(size > error, follow, start)
+                    q = q.masked_fill(size <= error, 0)
+                start.copy_(follow)
                 vanishes = size <= 16 * torch.finfo(q.dtype).eps * (_largest(own) + _largest(other))
-                start.copy_(torch.where(vanishes, anew, follow))
-                q.masked_fill_(size <= error, 0)
+                if vanishes.any():
+                    anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
+                    start.copy_(torch.where(vanishes, anew, start))
                 torch.baddbmm(x, bases[name].flatten(1, 2).mT, (signed * q).flatten(1, 2), alpha=-1, out=target)
             else:
-                torch.sub(x, (signed * self._across(told["whole", name])).sum(1).view(x.shape), out=target)
+                torch.sub(x, (signed * told["whole", name].across).sum(1).view(x.shape), out=target)
         return into
 
     def _told(
@@ -102,27 +113,29 @@ class Power:
         """For values [hosted, slots, rows, width], by side and array: what both ends of each link know of them."""
         values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
         rounding = self.compression.rounding
+        errors: list[Tensor | None] = [None] * len(values)
         if rounding is None:
-            said = list(values.values())
-            heard = yield from self.ends.swap(said, index)
-            errors = [torch.zeros_like(value[..., :1]) for value in said]
+            own = _joined(values.values())
+            other = yield from self.ends.swap(own, index)
         else:
             said = [memory[f"said.{side}.{name}"] for side, name in values]
             heard = [memory[f"heard.{side}.{name}"] for side, name in values]
             codes = [rounding.encode(value - known) for value, known in zip(values.values(), said, strict=True)]
-            arrived = yield from self.ends.swap(codes, index, torch.uint8)
+            others = yield from self.ends.swap(_joined(codes), index, torch.uint8)
+            arrived = _parted(others, codes)
             for known, code in zip(said + heard, codes + arrived, strict=True):
                 known += rounding.decode(code, known.shape[-1], known.dtype)
             errors = [
                 rounding.step(a, known.dtype) + rounding.step(b, known.dtype)
                 for a, b, known in zip(codes, arrived, said, strict=True)
             ]
-        return dict(zip(values, zip(said, heard, errors, strict=True), strict=True))
+            own, other = _joined(said), _joined(heard)
+        parted = (_parted(one, values.values()) for one in (self._across(own, other), own, other))
+        return {key: Told(*told) for key, *told in zip(values, *parted, errors, strict=True)}
 
-    def _across(self, told: Told) -> Tensor:
-        """The difference across each link: the smaller agent's less the other's, the same numbers at both ends."""
-        own, other, _ = told
-        return self.ends.sign[..., None, None] * (own - other) + 0.0  # and no zero with a sign, which qr may look at
+    def _across(self, own: Tensor, other: Tensor) -> Tensor:
+        """The smaller agent's values [hosted, slots, width] less the other's, the same numbers at both ends."""
+        return self.ends.sign[..., None] * (own - other) + 0.0  # and no zero with a sign, which qr may look at
 
 
 def _basis(rows: Tensor) -> Tensor:
@@ -135,8 +148,20 @@ def _basis(rows: Tensor) -> Tensor:
     return basis.mT
 
 
+def _joined(values: Iterable[Tensor]) -> Tensor:
+    """Arrays [hosted, slots, ...] beside each other [hosted, slots, width]."""
+    return torch.cat([value.flatten(2) for value in values], 2)
+
+
+def _parted(whole: Tensor, like: Collection[Tensor]) -> list[Tensor]:
+    """What `_joined` was given."""
+    pieces = whole.split_with_sizes([value.shape[2:].numel() for value in like], 2)
+    return [piece.unflatten(2, value.shape[2:]) for piece, value in zip(pieces, like, strict=True)]
+
+
 def _largest(rows: Tensor) -> Tensor:
-    return rows.abs().amax(-1, keepdim=True)
+    largest: Tensor = torch.linalg.vector_norm(rows, torch.inf, dim=-1, keepdim=True)
+    return largest
 
 
 def _times(factors: Tensor, x: Tensor) -> Tensor:

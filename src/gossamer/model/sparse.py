@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,11 @@ class Pattern:
 
     def times(self, values: Tensor, dense: Tensor) -> Tensor:
         """M x for M with these `values` [entries] and x [columns, ...]; the axes after the first go along."""
-        rows = len(self.offsets) - 1
         if self.columns.numel() == 0 or dense.numel() == 0:
-            return dense.new_zeros(rows, *dense.shape[1:])
-        table = dense.reshape(dense.shape[0], -1)
-        product = embedding_bag(
-            self.columns, table, self.offsets, mode="sum", per_sample_weights=values, include_last_offset=True
-        )
-        return product.view(rows, *dense.shape[1:])
+            return dense.new_zeros(self.offsets.numel() - 1, *dense.shape[1:])
+        if dense.ndim == 2:
+            return _product(self.columns, self.offsets, values, dense)
+        return _product(self.columns, self.offsets, values, dense.flatten(1)).view(-1, *dense.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,12 @@ class Operator:
     def transposed_times(self, dense: Tensor) -> Tensor:
         """M^T g."""
         return self.transposed_pattern.times(self.transposed_values, dense)
+
+
+def _product(columns: Tensor, offsets: Tensor, values: Tensor, table: Tensor) -> Tensor:
+    # What torch.nn.functional.embedding_bag comes to with mode="sum" and include_last_offset; its checks take as long
+    # as a small product.
+    return torch.embedding_bag(table, columns, offsets, False, 0, False, values, True)[0]
 
 
 def make_operator(matrix: Any, dtype: torch.dtype, transposed: Any = None) -> Operator:
