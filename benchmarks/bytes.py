@@ -7,7 +7,8 @@ compressed  every way to compress consensus, and plain consensus so rarely that 
 tracked     adam with tracked gradients, beside centralised adam, adam with each agent's own, and plain gd
 
 A seed decides split, assignment, weights and dropout; differences are paired over seeds. Bytes are those of rows and
-weights of all training steps, evaluations and headers not counted. --quick takes digits and two seeds.
+weights of all training steps, evaluations not counted; those of consensus are told with and without peers' headers.
+--quick takes digits and two seeds.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Steps a second and bytes of peers over encrypted loopback, beside what bounds them, from one run.
 
-    GOSSAMER_DATA=... python benchmarks/peers.py [--dataset cora] [--agents 6] [--steps 160] [--rounds 5] [--json]
+    GOSSAMER_DATA=... python benchmarks/peers.py [--dataset cora] [--agents 6] [--compress none] [--steps 160]
+        [--rounds 5] [--json]
 
 Four competitors take turns, and the best of the rounds counts: the peers, one process an agent; the simulation in one
 process; the peers without encryption; and the limit, bare ZeroMQ sockets with the same keys that exchange as many bytes
@@ -90,10 +91,12 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_shards(Path(folder), deployment, settings)]
-    size = settings.torch_dtype.itemsize
     steps = [make_schedule(host_of_settings(shard.share, settings), settings).mixed for shard in shards]
     return [
-        {k: {z: torch.Size(shape).numel() * size for z, shape in slot[-1].items()} for k, slot in enumerate(slots)}
+        {
+            k: {z: torch.Size(shape).numel() * (dtype or settings.torch_dtype).itemsize for z, shape in shapes.items()}
+            for k, (*_, dtype, shapes) in enumerate(slots)
+        }
         for slots in zip(*steps, strict=True)
     ]
 
@@ -106,8 +109,9 @@ def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) ->
         return steps_a_second([[sys.executable, str(BARE), str(plan), str(k)] for k in range(agents)])[0]
 
 
-def report(dataset: str, agents: int, steps: int, rounds: int) -> dict[str, Any]:
-    settings = make_settings({"dataset": dataset, "agents": agents, "steps": steps, "evaluate_every": steps})
+def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) -> dict[str, Any]:
+    named = {"dataset": dataset, "agents": agents, "compress": compress}
+    settings = make_settings({**named, "steps": steps, "evaluate_every": steps})
     deployment = make_deployment(gossamer.load(dataset), settings)
     exchanges = planned_exchanges(deployment, settings)
     sent: dict[str, int] = {}
@@ -155,11 +159,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="cora")
     parser.add_argument("--agents", type=int, default=6)
+    parser.add_argument("--compress", default="none")
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     options = parser.parse_args()
-    found = report(options.dataset, options.agents, options.steps, options.rounds)
+    found = report(options.dataset, options.agents, options.compress, options.steps, options.rounds)
     if options.json:
         print(json.dumps(found))
 

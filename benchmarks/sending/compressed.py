@@ -62,21 +62,24 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
         print(f"\n{dataset}: {length['steps']} steps of {length['step_size']}, momentum, {seeds} seeds")
         print(
             "method               accuracy  difference [95 % interval]  disagreement  consensus bytes/step"
-            "    fewer    all bytes"
+            "    fewer  with headers    fewer    all bytes"
         )
         told[dataset] = {}
         for name, curves in methods.items():
-            consensus = mean_of(curves, "consensus")
+            consensus, wire = mean_of(curves, "consensus"), mean_of(curves, "wire")
             row = compared(curves, methods["plain"]) | {
                 "disagreement": float(np.mean([curve["disagreement"][-1] for curve in curves])),
                 "consensus": consensus,
                 "fewer": mean_of(curves, "plain") / consensus,
+                "wire": wire,
+                "fewer on the wire": mean_of(curves, "plain wire") / wire,
                 "bytes": float(np.mean([curve["sent"][-1] for curve in curves])),
             }
             told[dataset][name] = row
             print(
                 f"{name:19s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
-                f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {row['bytes']:11.3g}"
+                f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {wire:12,.0f}  "
+                f"{row['fewer on the wire']:7.1f}  {row['bytes']:11.3g}"
             )
         judge(dataset, told[dataset])
     return told

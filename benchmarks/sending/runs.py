@@ -14,6 +14,7 @@ from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, fin
 from gossamer.runtime.messages import total_bytes
 from gossamer.runtime.settings import make_settings
 from gossamer.runtime.training import start
+from gossamer.runtime.wire import START
 
 AGENTS = 10
 WITHIN = 0.005  # of accuracy: half a point
@@ -38,16 +39,22 @@ def run_all(folder: Path, plan: Plan) -> Found:
 
 def measured(folder: Path, trial: Trial) -> Curve:
     """A run's curve, with the bytes of rows and weights sent until each evaluation (`sent`), the consensus payload of
-    a mean step (`consensus`) and that of plain consensus at every step (`plain`). Evaluations are not counted."""
+    a mean step (`consensus`), the same with peers' headers (`wire`), and both of plain consensus at every step.
+    Evaluations are not counted."""
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
         state = trained(start(load(settings.dataset, settings.seed), settings))
         counted = state.messages
+        told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
+        headers = START * told * (2 if settings.compression.kind == "power" else 1)
+        consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
-            "consensus": counted["consensus"]["bytes"] / max(1, settings.consensus_every),
-            "plain": counted["plain"]["consensus"]["bytes"],
+            "consensus": consensus / max(1, settings.consensus_every),
+            "wire": (consensus + headers) / max(1, settings.consensus_every),
+            "plain": plain,
+            "plain wire": plain + START * sum(link["consensus_rows"] > 0 for link in counted["links"]),
         }
 
     # What a compression means may change while its name stays.

@@ -9,8 +9,9 @@ from gossamer.experiments.setup import CENTRALISED, STEP_SIZES
 from gossamer.experiments.trials import Curve, Found, Plan, Trial, points, stack, steps_of
 from sending.runs import WITHIN, compared, verdict
 
-ADAM: Trial = {"update": "adam", "step_size": 0.01, "steps": 150, "evaluate_every": 2}
-GD: Trial = {"update": "gd", "steps": 300, "evaluate_every": 10}
+LENGTHS = {0.003: 300, 0.01: 150, 0.03: 100}  # adam's step sizes, and how many steps
+USUAL = 0.01
+GD: Trial = {"update": "gd", "steps": 300, "evaluate_every": 5}
 GD_SIZES = {**{dataset: sizes["distributed"] for dataset, sizes in STEP_SIZES.items()}, "digits": 1.0}
 WHOLE, TRACKED, LOCAL, DESCENT = "centralised adam", "tracked adam", "local adam", "gd"
 LEVEL = 0.95  # of centralised adam's final accuracy
@@ -20,43 +21,56 @@ SLOWER, FASTER = 1.3, 10.0  # at most so many times centralised adam's steps, so
 def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
     plan = {}
     for dataset in datasets:
-        methods: dict[str, Trial] = {
-            WHOLE: {**ADAM, **CENTRALISED},
-            TRACKED: {**ADAM, "track": True},
-            LOCAL: {**ADAM, "track": False},
-            DESCENT: {**GD, "step_size": GD_SIZES[dataset]},
-        }
+        methods: dict[str, Trial] = {DESCENT: {**GD, "step_size": GD_SIZES[dataset]}}
+        for size, steps in LENGTHS.items():
+            adam: Trial = {"update": "adam", "step_size": size, "steps": steps, "evaluate_every": 1}
+            methods[_named(WHOLE, size)] = {**adam, **CENTRALISED}
+            methods[_named(TRACKED, size)] = {**adam, "track": True}
+            if size == USUAL:
+                methods[_named(LOCAL, size)] = {**adam, "track": False}
         for seed in range(seeds):
             for name, changes in methods.items():
                 plan[dataset, name, seed] = {"dataset": dataset, "assignment": "bfs", "seed": seed, **changes}
     return plan
 
 
+def _named(method: str, size: float) -> str:
+    return f"{method}, {size:g}"
+
+
 def table(found: Found) -> dict[str, dict[str, Any]]:
     """Print what was found, and return it: by data set and method."""
     told: dict[str, dict[str, Any]] = {}
     for dataset, methods in found.items():
-        print(
-            f"\n{dataset}: adam {ADAM['steps']} steps of {ADAM['step_size']}, gd {GD['steps']} of {GD_SIZES[dataset]}, "
-            f"{len(methods[WHOLE])} seeds"
-        )
-        print("method            accuracy  difference [95 % interval]  steps to 95 %  times centralised  disagreement")
+        seeds = len(methods[DESCENT])
+        print(f"\n{dataset}: gd {GD['steps']} steps of {GD_SIZES[dataset]}, {seeds} seeds")
+        print("method, step size        accuracy  difference [95 % interval]  steps to 95 %  times  disagreement")
         told[dataset] = {}
-        level = LEVEL * compared(methods[WHOLE], methods[WHOLE])["accuracy"]
-        for name, curves in methods.items():
-            steps = steps_until(curves, level)
-            row = compared(curves, methods[WHOLE]) | {
-                "steps": steps,
-                "times": steps / told[dataset][WHOLE]["steps"] if name != WHOLE else 1.0,
-                "disagreement": float(np.mean([curve["disagreement"][-1] for curve in curves])),
-            }
-            told[dataset][name] = row
-            print(
-                f"{name:16s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  {steps:13.0f}  "
-                f"{row['times']:17.2f}  {row['disagreement']:12.2e}"
-            )
-        judge(told[dataset])
+        for size in LENGTHS:
+            whole = methods[_named(WHOLE, size)]
+            level = LEVEL * compared(whole, whole)["accuracy"]
+            for method in (WHOLE, TRACKED, LOCAL, DESCENT):
+                curves = methods.get(method if method == DESCENT else _named(method, size))
+                if curves is not None:
+                    name = _named(method, GD_SIZES[dataset] if method == DESCENT else size)
+                    row = _row(curves, whole, level)
+                    told[dataset][f"{name}, to adam's {size:g}" if method == DESCENT else name] = row
+                    print(
+                        f"{name:23s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
+                        f"{row['steps']:13.0f}  {row['times']:5.2f}  {row['disagreement']:12.2e}"
+                    )
+            tracked = _row(methods[_named(TRACKED, size)], whole, level)
+            judge(tracked, steps_until(methods[DESCENT], level))
     return told
+
+
+def _row(curves: list[Curve], whole: list[Curve], level: float) -> dict[str, Any]:
+    steps = steps_until(curves, level)
+    return compared(curves, whole) | {
+        "steps": steps,
+        "times": steps / steps_until(whole, level),
+        "disagreement": float(np.mean([curve["disagreement"][-1] for curve in curves])),
+    }
 
 
 def steps_until(curves: list[Curve], level: float) -> float:
@@ -65,9 +79,10 @@ def steps_until(curves: list[Curve], level: float) -> float:
     return float(steps_of(curves)[above[0]]) if len(above) else np.inf
 
 
-def judge(rows: dict[str, Any]) -> None:
-    mean, times = rows[TRACKED]["difference"][0], rows[TRACKED]["times"]
-    fewer = rows[DESCENT]["steps"] / rows[TRACKED]["steps"]
-    print(f"  tracked adam: {100 * mean:+.2f} points (at least -{100 * WITHIN}: {verdict(mean >= -WITHIN)})")
-    print(f"  {times:.2f} times centralised adam's steps (at most {SLOWER}: {verdict(times <= SLOWER)})")
-    print(f"  {fewer:.1f} times fewer steps than gd (at least {FASTER:.0f}: {verdict(fewer >= FASTER)})")
+def judge(tracked: dict[str, Any], descent: float) -> None:
+    mean, times, fewer = tracked["difference"][0], tracked["times"], descent / tracked["steps"]
+    print(
+        f"  tracked: {100 * mean:+.2f} points (at least -{100 * WITHIN}: {verdict(mean >= -WITHIN)}), {times:.2f} "
+        f"times centralised adam's steps (at most {SLOWER}: {verdict(times <= SLOWER)}), {fewer:.1f} times fewer "
+        f"than gd's (at least {FASTER:.0f}: {verdict(fewer >= FASTER)})"
+    )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from agents.cases import make_case, watched
 
 from gossamer import topology
@@ -124,6 +125,25 @@ def test_an_assignment_from_a_file(tmp_path: Path) -> None:
         make_deployment(case.graph, settings(assignment=str(path)))
     with pytest.raises(GossamerError, match="got 'bsf'"):
         make_deployment(case.graph, settings(assignment="bsf"))
+
+
+@pytest.mark.parametrize(
+    ("options", "alike"),
+    [
+        ({}, False),
+        ({"same_initial": True}, True),
+        ({"update": "adam"}, True),
+        ({"update": "adam", "same_initial": False}, False),
+        ({"update": "adam", "track": False}, False),
+        ({"update": "gd", "track": True}, True),
+    ],
+    ids=str,
+)
+def test_agents_that_track_start_alike_unless_told_otherwise(options: dict, alike: bool) -> None:
+    case = make_case(n=40)
+    s = settings(**options)
+    host = host_of(make_deployment(case.graph, s, assignment=case.owner), s)
+    assert all(torch.equal(w, w[:1].expand_as(w)) == alike for w in host.params.values())
 
 
 @pytest.mark.parametrize(

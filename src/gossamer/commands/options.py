@@ -76,10 +76,11 @@ def _parameter(name: str) -> inspect.Parameter:
     panel = next(title for title, names in PANELS.items() if name in names)
     shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
     default = "" if shown is None else f" [dim]\\[default: {shown}][/]"
-    flag = f"--{name.replace('_', '-')}"
+    word = name.replace("_", "-")
+    flag = f"--{word}"
     if _bare(field.annotation) is bool:
         default, metavar = "", None
-        flag = f"{flag}/--no-{name}" if field.default is not False else flag
+        flag = f"{flag}/--no-{word}" if field.default is not False else flag
     else:
         metavar = {int: "N", float: "X", str: "NAME"}.get(
             _bare(field.annotation), "WIDTHS" if get_origin(field.annotation) is tuple else "NAME"

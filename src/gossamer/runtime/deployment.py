@@ -131,7 +131,7 @@ def host_of(
         range(deployment.num_agents) if agents is None else agents,
         training_of(settings),
         initial_deviation=settings.initial_deviation,
-        same_initial=settings.same_initial,
+        same_initial=settings.starts_alike,
         dtype=settings.torch_dtype,
         hosting=hosting,
     )
@@ -146,7 +146,7 @@ def host_of_settings(share: Share, settings: Settings) -> Host:
         share.agents,
         settings.seed,
         settings.initial_deviation,
-        settings.same_initial,
+        settings.starts_alike,
         settings.torch_dtype,
     )
     return host_of_share(share, network, training_of(settings), params)

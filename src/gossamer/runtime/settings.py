@@ -106,8 +106,8 @@ class Settings(BaseModel):
     """Mix the weights before the update (and its statistics) instead of after it."""
     initial_deviation: float = Field(1e-3, ge=0)
     """Standard deviation of the initial weights."""
-    same_initial: bool = False
-    """Start all agents from the same weights."""
+    same_initial: bool | None = None
+    """Start all agents from the same weights instead of each from its own; by default those that track do."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Decides everything random."""
     evaluate_every: int = Field(10, ge=1)
@@ -133,6 +133,12 @@ class Settings(BaseModel):
     def tracks(self) -> bool:
         """Whether updates are tracked; of one agent there is nothing to track."""
         return (self.update == "adam" if self.track is None else self.track) and self.agents > 1
+
+    @property
+    def starts_alike(self) -> bool:
+        """Whether all agents have the same initial weights. Small ones decide which way a hidden unit goes: agents that
+        start apart cancel each other's first steps, which adam makes as large as any."""
+        return self.tracks if self.same_initial is None else self.same_initial
 
     @property
     def shift_kind(self) -> str:
