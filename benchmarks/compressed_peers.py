@@ -10,6 +10,7 @@ Slow means that so many megabits a second arrive at an agent: the benchmark ente
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from peers import steps_a_second
+from peers import pace_of
 
 import gossamer
 from gossamer.runtime.crew import write_shards
@@ -25,6 +26,7 @@ from gossamer.runtime.deployment import Deployment, make_deployment
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.shards import read_shard
 
+Pace = tuple[float, float]  # steps a second; seconds of processor time a step and agent
 FAST, SLOW = "loopback", "slow links"
 GOALS = {FAST: 2.0, SLOW: 10.0}
 STEPS = {FAST: (100, 300), SLOW: (30, 300)}  # plain and compressed
@@ -46,37 +48,38 @@ def limit(folders: list[Path], megabits: int) -> None:
         tc("filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", *match, "flowid", own)
 
 
-def rate(deployment: Deployment, settings: Settings, megabits: int) -> float:
-    """Steps a second of one process an agent."""
+def pace(deployment: Deployment, settings: Settings, megabits: int) -> Pace:
+    """That of one process an agent."""
     with tempfile.TemporaryDirectory() as folder:
         folders = write_shards(Path(folder), deployment, settings)
         if megabits:
             limit(folders, megabits)
         command = [sys.executable, "-m", "gossamer", "peer"]
-        return steps_a_second([[*command, str(path), "--report", "--lifeline"] for path in folders])[0]
+        found = pace_of([[*command, str(path), "--report", "--lifeline"] for path in folders])
+        return found.rate, found.busy
 
 
-def side_by_side(dataset: str, agents: int, compress: str, rounds: int, megabits: int) -> dict[str, list[float]]:
-    """The rates of each round, plain and compressed in turns."""
+def side_by_side(dataset: str, agents: int, compress: str, rounds: int, megabits: int) -> dict[str, list[Pace]]:
+    """What each round found, plain and compressed in turns."""
     where = SLOW if megabits else FAST
-    rates: dict[str, list[float]] = {"none": [], compress: []}
+    found: dict[str, list[Pace]] = {"none": [], compress: []}
     base = make_settings({"dataset": dataset, "agents": agents})
     deployment = make_deployment(gossamer.load(dataset), base)
     for number in range(1, rounds + 1):
-        for name, steps in zip(rates, STEPS[where], strict=True):
+        for name, steps in zip(found, STEPS[where], strict=True):
             settings = base.model_copy(update={"compress": name, "steps": steps, "evaluate_every": steps})
-            rates[name].append(rate(deployment, settings, megabits))
-            print(f"{where}, round {number} of {rounds}: {name} {rates[name][-1]:.1f} steps/s", file=sys.stderr)
-    return rates
+            found[name].append(pace(deployment, settings, megabits))
+            print(f"{where}, round {number} of {rounds}: {name} {found[name][-1][0]:.1f} steps/s", file=sys.stderr)
+    return found
 
 
-def in_namespace(options: argparse.Namespace) -> dict[str, list[float]]:
+def in_namespace(options: argparse.Namespace) -> dict[str, list[Pace]]:
     """The slow part, in a process with a network of its own."""
     given = [("--dataset", options.dataset), ("--compress", options.compress)]
     given += [(f"--{name}", str(getattr(options, name))) for name in ("agents", "rounds", "megabits")]
     again = [sys.executable, __file__, "--inside", *(word for pair in given for word in pair)]
     command = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *again]
-    found: dict[str, list[float]] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    found: dict[str, list[Pace]] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return found
 
 
@@ -97,14 +100,20 @@ def main() -> None:
     found = {FAST: side_by_side(*of, 0), SLOW: in_namespace(options)}
     told: dict[str, Any] = {}
     print(f"{options.dataset}, {options.agents} agents, medians of {options.rounds} rounds, steps a second:")
-    for where, rates in found.items():
-        plain, compressed = (statistics.median(one) for one in rates.values())
+    for where, paces in found.items():
+        plain, compressed = (statistics.median(rate for rate, _ in one) for one in paces.values())
         ratio, goal = compressed / plain, GOALS[where]
-        told[where] = {"rates": rates, "ratio": ratio}
+        told[where] = {"paces": paces, "ratio": ratio}
         print(
             f"  {where:10s}  plain {plain:7.1f}   {options.compress} {compressed:7.1f}   {ratio:5.1f} times "
             f"(at least {goal:.0f}: {'met' if ratio >= goal else 'MISSED'})"
         )
+        for name, one in paces.items():
+            busy = statistics.median(seconds for _, seconds in one)
+            bound = len(os.sched_getaffinity(0)) / (options.agents * busy)
+            print(
+                f"    {name}: {1000 * busy:.1f} ms of processor time a step and agent; at most {bound:.1f} steps here"
+            )
     if options.json:
         print(json.dumps(told))
 

@@ -11,6 +11,7 @@ starts and ends of processes do not count.
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -40,16 +41,24 @@ WARM = 10  # steps before the first that counts
 GOAL = 0.6  # of the limit's rate
 
 
-def steps_a_second(commands: list[list[str]]) -> tuple[float, list[dict[str, Any]]]:
-    """The rate of agent 0 between its first report after the warm-up and its last on the way, and all last reports."""
+class Pace(NamedTuple):
+    """How fast agent 0 was between its first report after the warm-up and its last on the way."""
+
+    rate: float  # steps a second
+    busy: float  # seconds of processor time a step; NaN where the reports do not tell
+    last: list[dict[str, Any]]  # the last reports of all agents
+
+
+def pace_of(commands: list[list[str]]) -> Pace:
+    """Start a process for each command and follow them to their ends."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     processes = [subprocess.Popen(command, **pipes) for command in commands]  # type: ignore[call-overload]
     try:
-        seen: list[tuple[float, int]] = []
+        seen: list[tuple[float, int, float]] = []
         first = {}
         for line in processes[0].stdout:
             first = json.loads(line)
-            seen.append((time.monotonic(), first["step"]))
+            seen.append((time.monotonic(), first["step"], first.get("cpu_seconds", math.nan)))
         last = [first] + [json.loads((process.stdout.read().splitlines() or [b"{}"])[-1]) for process in processes[1:]]
         if any(process.wait(timeout=60) for process in processes):
             raise SystemExit(f"a process of {' '.join(commands[0])} failed")
@@ -59,9 +68,9 @@ def steps_a_second(commands: list[list[str]]) -> tuple[float, list[dict[str, Any
             process.wait()
             process.stdin.close()
             process.stdout.close()
-    moving = [pair for pair, after in pairwise(seen) if WARM <= pair[1] < after[1]]
-    (began, start), (ended, end) = moving[0], moving[-1]
-    return (end - start) / (ended - began), last
+    moving = [one for one, after in pairwise(seen) if WARM <= one[1] < after[1]]
+    (began, start, idle), (ended, end, busy) = moving[0], moving[-1]
+    return Pace((end - start) / (ended - began), (busy - idle) / (end - start), last)
 
 
 def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[float, dict[str, int]]:
@@ -69,11 +78,9 @@ def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[f
     with tempfile.TemporaryDirectory() as folder:
         folders = write_shards(Path(folder), deployment, settings)
         options = ["--report", "--lifeline", *(["--insecure"] if insecure else [])]
-        rate, last = steps_a_second(
-            [[sys.executable, "-m", "gossamer", "peer", str(path), *options] for path in folders]
-        )
-    sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in last) for phase in PHASES}
-    return rate, sent | {"all": sum(state["bytes_out"] for state in last)}
+        pace = pace_of([[sys.executable, "-m", "gossamer", "peer", str(path), *options] for path in folders])
+    sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in pace.last) for phase in PHASES}
+    return pace.rate, sent | {"all": sum(state["bytes_out"] for state in pace.last)}
 
 
 def simulation(deployment: Deployment, settings: Settings) -> float:
@@ -106,7 +113,7 @@ def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) ->
         plan = Path(folder) / "plan.json"
         made = {"ports": free_ports(agents), "keys": [new_keys() for _ in range(agents)], "steps": steps}
         plan.write_text(json.dumps(made | {"exchanges": exchanges}))
-        return steps_a_second([[sys.executable, str(BARE), str(plan), str(k)] for k in range(agents)])[0]
+        return pace_of([[sys.executable, str(BARE), str(plan), str(k)] for k in range(agents)]).rate
 
 
 def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) -> dict[str, Any]:

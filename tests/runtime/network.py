@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from runtime.disks import Kill, Killed, PretendedDisk, copied
+from runtime.frames import is_frame
 from runtime.problems import Problem
 from runtime.remembered import Stage, remembered
 
@@ -22,7 +23,6 @@ from gossamer.runtime.member import GRACE, SILENCE, Member
 from gossamer.runtime.place import Place
 from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
-from gossamer.runtime.wire import is_frame
 
 DEADLINE = SILENCE + GRACE + 50  # seconds
 SENDING = {

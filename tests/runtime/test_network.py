@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 from runtime.disks import Kill
+from runtime.frames import is_frame
 from runtime.network import Faults, Network
 from runtime.problems import M, problem
 from runtime.schedules import check, quiet, run_schedule
 
 from gossamer.agents import Link, Phase
 from gossamer.errors import GossamerError
-from gossamer.runtime.wire import Frame, Status, encode, is_frame
+from gossamer.runtime.wire import Frame, Status, encode
 
 COMPRESSED = {"topology": "ring", "compress": "power:1,bits=8", "track": True}
 

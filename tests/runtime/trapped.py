@@ -12,7 +12,7 @@ from typing import Any
 from gossamer import files
 from gossamer.runtime import peer, work
 from gossamer.runtime.sockets import Sockets
-from gossamer.runtime.wire import is_frame
+from gossamer.runtime.wire import FRAME
 
 LIMIT = 100  # seconds after which a peer ends itself, whatever has become of the test
 STEP = 20  # of the moment
@@ -78,7 +78,7 @@ class _Trapped:
         send = sockets.send
 
         def watched(neighbour: int, message: bytes) -> None:
-            if is_frame(message) and self.here[0] == STEP:
+            if message[1] == FRAME and self.here[0] == STEP:
                 self.at(Moment.BEFORE_SENDING)
                 if self.here[1] == "consensus" and self.sent == 1:
                     self.at(Moment.DURING_CONSENSUS)

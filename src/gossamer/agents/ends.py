@@ -25,7 +25,7 @@ class Ends:
     mirror: Tensor  # int64: flat slots of both ends of links within the host
     sent: Tensor  # int64: flat slots whose values leave the host, link by link, in the same order at both ends
     filled: Tensor  # int64: the other ends of `mirror`, then the flat slots whose other ends' values arrive
-    outgoing: tuple[tuple[Link, int], ...]  # and how many of them
+    outgoing: tuple[tuple[Link, int], ...]  # links, and how many slots' values each carries
     incoming: tuple[tuple[Link, int], ...]
 
     def swap(self, values: Tensor, index: int, dtype: torch.dtype | None = None) -> Generator[Outbox, Inbox, Tensor]:
@@ -71,8 +71,8 @@ def make_ends(
     to, of = place[z[apart]], place[k[apart]]
     sent = apart[np.lexsort((z[apart], k[apart], of, to))]  # by link, then by sender and receiver
     heard = apart[np.lexsort((k[apart], z[apart], of, to))]
-    pairs, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
-    between = list(zip(*pairs.tolist(), counts.tolist(), strict=True))
+    hosts, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
+    between = list(zip(*hosts.tolist(), counts.tolist(), strict=True))
     shape = (len(here), width)
     return Ends(
         weight=torch.tensor(weight, dtype=dtype).view(shape),

@@ -185,7 +185,7 @@ def _cut(
 
 
 def _split(rows: Tensor, links: Sequence[tuple[Link, int]]) -> dict[Link, Tensor]:
-    parts = rows.split([count for _, count in links])
+    parts = rows.split_with_sizes([count for _, count in links])
     return {link: part for (link, _), part in zip(links, parts, strict=True)}
 
 

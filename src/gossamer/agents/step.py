@@ -131,7 +131,7 @@ def forward(
             else:
                 offers = product(drop(x), slabs)
         segments.append(Segment(leaves, offers))
-        terms = offers.detach().split([plan.sizes[p] for p in layer.filter.powers])
+        terms = offers.detach().split_with_sizes([plan.sizes[p] for p in layer.filter.powers])
         z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations], of)
         leaves = Params(z=_leaf(z, differentiate))
         with torch.set_grad_enabled(differentiate):

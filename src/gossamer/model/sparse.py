@@ -26,7 +26,9 @@ class Pattern:
             return dense.new_zeros(self.offsets.numel() - 1, *dense.shape[1:])
         if dense.ndim == 2:
             return _product(self.columns, self.offsets, values, dense)
-        return _product(self.columns, self.offsets, values, dense.flatten(1)).view(-1, *dense.shape[1:])
+        return _product(self.columns, self.offsets, values, dense.reshape(dense.shape[0], -1)).view(
+            -1, *dense.shape[1:]
+        )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,12 @@ class Ledger:
     def epoch(self) -> int:
         path = self.folder / "epoch"
         try:
-            return int(path.read_text()) if path.is_file() else 0
+            epoch = int(path.read_text()) if path.is_file() else 0
         except ValueError:
-            raise GossamerError(f"{path} should hold a number; remove it only if all agents start anew") from None
+            epoch = -1
+        if not 0 <= epoch < 2**62:
+            raise GossamerError(f"{path} should hold the number of an epoch; remove it only if all agents start anew")
+        return epoch
 
     def set_epoch(self, epoch: int) -> None:
         write_atomically(self.folder / "epoch", f"{epoch}\n".encode())

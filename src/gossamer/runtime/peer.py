@@ -189,5 +189,6 @@ def _state(member: Member, transport: Transport, records: Records, now: float, f
         "planned_bytes": dict(member.sent_bytes),
         "refused": dict(member.refused + transport.refused),
         "dropped": transport.dropped,
+        "cpu_seconds": round(time.process_time(), 3),
         "metrics": records.last,
     }

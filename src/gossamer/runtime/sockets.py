@@ -26,7 +26,7 @@ SEALED = 256  # bytes that encryption may add to a part
 QUEUE = 64  # messages that wait for a neighbour
 UNREAD = 16  # messages of a neighbour that wait to be read; the others wait where they come from
 COPIED = 1 << 16  # bytes from which on a message is sent from where it lies
-NOW = int(zmq.NOBLOCK)
+NOW = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every message
 KERNEL = 1 << 23  # bytes that may wait in the kernel, not yet seen by ZeroMQ
 DOMAIN = b"gossamer"  # ZeroMQ asks who may come in; with a domain it lets nobody in when there is no answer
 WATCH = 0.1  # seconds between two looks at the connections
@@ -84,12 +84,12 @@ class Sockets:
         largest: int,
         on_refused: Refused = lambda sender, reason, detail: None,
     ) -> None:
-        """`largest` is the size in bytes of the largest part that a message may have; without a secret key the network
+        """`largest` is the size in bytes of the largest message that may arrive; without a secret key the network
         is trusted, and anyone on it can pretend to be anyone. `on_refused` is called from two threads."""
         self.bytes_in: Counter[int] = Counter()
         self.bytes_out: Counter[int] = Counter()
         self.dropped = 0
-        self.refused = Counter({"handshake": 0, "flood": 0, "sender": 0})
+        self.refused = Counter({"handshake": 0, "flood": 0, "sender": 0, "malformed": 0})
         self._on_refused = on_refused
         self._context = zmq.Context()
         self._senders = {contact.key: z for z, contact in neighbours.items() if contact.key is not None}

@@ -133,11 +133,6 @@ def encode(message: Frame | Status, run: str, sealed: bool = False) -> bytes:
     )
 
 
-def is_frame(message: Bytes) -> bool:
-    """Whether a message that `encode` made is a frame."""
-    return message[1] == FRAME
-
-
 def largest_status(num_agents: int, keep: int) -> int:
     """Bytes that no status of such a run exceeds: one that knows of all agents, each with all its checkpoints."""
     number, length = 9, 5  # of a msgpack integer and of a list's beginning, at most
@@ -169,6 +164,8 @@ def _announced(message: Bytes, sender: int, epoch: int) -> Announced:
     step, slot, index, plan, phase, dtype, dims, checksum, *shape = PLACE.unpack_from(message, HEAD.size)
     if plan >= len(PLANS) or phase >= len(PHASES) or dtype >= len(DTYPES) or dims > 3 or any(shape[dims:]):
         raise RefusedError("malformed", "a plan, phase, type or shape")
+    if max(shape) >= 2**31:
+        raise RefusedError("malformed", "a shape beyond all plans")
     numbers = DTYPES[dtype]
     shape = shape[:dims]
     if math.prod(shape) * numbers.itemsize != len(message) - START:
