@@ -36,7 +36,7 @@ def main(path: Path, agent: int) -> None:
             while any(arrived[sender] < wanted[sender] for sender in sizes):
                 sender, _ = listening.recv_multipart(copy=False)
                 arrived[sender.bytes.decode()] += 1
-        if time.monotonic() > reported + 0.5:
+        if time.monotonic() > reported + 0.1:
             reported = time.monotonic()
             print(json.dumps({"step": step}), flush=True)
     context.destroy(linger=2000)

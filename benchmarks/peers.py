@@ -5,8 +5,8 @@
 
 Four competitors take turns, and the best of the rounds counts: the peers, one process an agent; the simulation in one
 process; the peers without encryption; and the limit, bare ZeroMQ sockets with the same keys that exchange as many bytes
-in the same order without arithmetic or protocol. Rates are those of the steps between two reports of agent 0, so that
-starts and ends of processes do not count.
+in the same order without arithmetic, protocol or headers. Rates are those of the steps between two reports of agent 0,
+so that starts and ends of processes do not count.
 """
 
 import argparse
@@ -69,6 +69,8 @@ def pace_of(commands: list[list[str]]) -> Pace:
             process.stdin.close()
             process.stdout.close()
     moving = [one for one, after in pairwise(seen) if WARM <= one[1] < after[1]]
+    if len(moving) < 2:
+        raise SystemExit("too few reports to tell a rate; give more --steps")
     (began, start, idle), (ended, end, busy) = moving[0], moving[-1]
     return Pace((end - start) / (ended - began), (busy - idle) / (end - start), last)
 
@@ -140,7 +142,8 @@ def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) ->
             rates[name].append(measure())
             print(f"round {number} of {rounds}: {name} {rates[name][-1]:.1f} steps/s", file=sys.stderr)
     best = {name: max(found) for name, found in rates.items()}
-    print(f"{dataset}, {agents} agents, {int(deployment.links.sum()) // 2} links, best of {rounds} rounds:")
+    links = int(deployment.links.sum()) // 2
+    print(f"{dataset}, {agents} agents, {links} links, compression {compress}, best of {rounds} rounds:")
     for name, rate in best.items():
         spread = ", ".join(f"{one:.1f}" for one in rates[name])
         print(f"  {name:22s} {rate:8.1f} steps/s   {rate / best[MINE]:6.2f} x {MINE}   ({spread})")
@@ -152,7 +155,7 @@ def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) ->
         print(f"  {phase:10s} {sent[phase]:14,d} bytes of payload in {steps} steps, planned {expected:14,d}: {same}")
     total = sum(planned.values())
     print(f"  all        {sent['all']:14,d} bytes with headers and statuses, {sent['all'] / total - 1:.3%} more")
-    return {"rates": rates, "best": best, "ratio": ratio, "sent": sent, "planned": planned}
+    return {"compress": compress, "rates": rates, "best": best, "ratio": ratio, "sent": sent, "planned": planned}
 
 
 def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:

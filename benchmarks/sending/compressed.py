@@ -71,15 +71,15 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
                 "disagreement": float(np.mean([curve["disagreement"][-1] for curve in curves])),
                 "consensus": consensus,
                 "fewer": mean_of(curves, "plain") / consensus,
-                "wire": wire,
-                "fewer on the wire": mean_of(curves, "plain wire") / wire,
+                "with headers": wire,
+                "fewer with headers": mean_of(curves, "plain wire") / wire,
                 "bytes": float(np.mean([curve["sent"][-1] for curve in curves])),
             }
             told[dataset][name] = row
             print(
                 f"{name:19s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
                 f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {wire:12,.0f}  "
-                f"{row['fewer on the wire']:7.1f}  {row['bytes']:11.3g}"
+                f"{row['fewer with headers']:7.1f}  {row['bytes']:11.3g}"
             )
         judge(dataset, told[dataset])
     return told
