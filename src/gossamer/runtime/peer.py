@@ -27,6 +27,7 @@ from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
 from gossamer.runtime.sites import SiteShard, is_site, read_site_shard
 from gossamer.runtime.sockets import Refused, Sockets, public_of
 from gossamer.runtime.transport import Transport
+from gossamer.runtime.turns import taking_turns
 from gossamer.runtime.wire import START, largest_status
 from gossamer.runtime.work import PlannedTraining, Training, Work
 
@@ -71,7 +72,7 @@ def train_over(
     kept = state_of(folder, shard)
     kept.mkdir(exist_ok=True)
     torch.set_num_threads(shard.settings.threads or 1)
-    with _alone_in(kept):
+    with _alone_in(kept), taking_turns():
         _train(connect, kept, shard, watch, sealed)
 
 
