@@ -87,18 +87,19 @@ class Power:
         right = {name: _times(bases[name], matrices[name]) for name in left}
         if right:
             told |= yield from self._told({"right": right}, memory, index + 1)
-        signed = (self.ends.weight * self.ends.sign)[..., None, None]
+        signed = (self.ends.weight * self.ends.sign)[..., None, None]  # 0 where a slot has no neighbour
         for number, (name, x) in enumerate(matrices.items()):
             target = into[name].view(x.shape)
             if name in left:
                 q, own, other, error = told["right", name]
                 start, size = memory[f"start.{name}"], _largest(q)  # the same at both ends, and so is what they do
-                follow = q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+                finfo = torch.finfo(q.dtype)
+                follow = q / torch.linalg.vector_norm(q, dim=-1, keepdim=True).clamp_min_(finfo.tiny)
                 if error is not None:
                     follow = torch.where(size > error, follow, start)
                     q = q.masked_fill(size <= error, 0)
                 start.copy_(follow)
-                vanishes = size <= 16 * torch.finfo(q.dtype).eps * (_largest(own) + _largest(other))
+                vanishes = (size <= 16 * finfo.eps * (_largest(own) + _largest(other))) & (signed != 0)
                 if vanishes.any():
                     anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
                     start.copy_(torch.where(vanishes, anew, start))
