@@ -12,6 +12,7 @@ from sending.runs import WITHIN, compared, verdict
 
 LENGTHS = {0.003: 300, 0.01: 150, 0.03: 100}  # adam's step sizes, and how many steps
 USUAL = 0.01
+COMPRESSED = ("power:1", "power:8", "choco:bits=8", "choco:bits=4")  # with the usual step size
 GD: Trial = {"update": "gd", "steps": 300, "evaluate_every": 1}
 GD_SIZES = {**{dataset: sizes["distributed"] for dataset, sizes in STEP_SIZES.items()}, "digits": 1.0}
 WHOLE, TRACKED, LOCAL, DESCENT = "centralised adam", "tracked adam", "local adam", "gd"
@@ -29,6 +30,7 @@ def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
             methods[_named(TRACKED, size)] = {**adam, "track": True}
             if size == USUAL:
                 methods[_named(LOCAL, size)] = {**adam, "track": False, "same_initial": True}  # as tracked starts
+                methods |= {f"tracked, {name}": {**adam, "track": True, "compress": name} for name in COMPRESSED}
         for seed in range(seeds):
             for name, changes in methods.items():
                 plan[dataset, name, seed] = {"dataset": dataset, "assignment": "bfs", "seed": seed, **changes}
@@ -53,12 +55,11 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
         for size in LENGTHS:
             whole = methods[_named(WHOLE, size)]
             level = LEVEL * compared(whole, whole)["accuracy"]
-            for method in (WHOLE, TRACKED, LOCAL, DESCENT):
-                curves = methods.get(method if method == DESCENT else _named(method, size))
-                if curves is not None:
-                    name = _named(method, GD_SIZES[dataset] if method == DESCENT else size)
-                    row = _row(curves, whole, level)
-                    told[dataset][f"{name}, to adam's {size:g}" if method == DESCENT else name] = row
+            shown = [_named(method, size) for method in (WHOLE, TRACKED, LOCAL)]
+            for name in [*shown, *(f"tracked, {name}" for name in COMPRESSED if size == USUAL), DESCENT]:
+                if name in methods:
+                    row = _row(methods[name], whole, level)
+                    told[dataset][f"{name}, to adam's {size:g}" if name == DESCENT else name] = row
                     print(
                         f"{name:23s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
                         f"{_counted(row['steps']):>13s}  {_counted(row['times'], 2):>15s}  {row['disagreement']:12.2e}"

@@ -50,6 +50,28 @@ def test_local_adam_on_skewed_labels_is_warned_of(options: dict, warned: bool) -
     assert all("leave out --no-track" in text for text in said)
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"update": "adam", "compress": "power:1"}, True),
+        ({"update": "adam", "compress": "power:2,bits=8", "track": False, "assignment": "uniform"}, True),
+        ({"update": "adam", "compress": "power:8"}, False),
+        ({"update": "adam", "compress": "choco:bits=8"}, False),
+        ({"update": "adam"}, False),
+        ({"update": "momentum", "compress": "power:1"}, False),
+        ({"update": "adam", "compress": "power:1", "agents": 1}, False),
+    ],
+    ids=str,
+)
+def test_adam_with_a_low_rank_is_warned_of(options: dict, warned: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GossamerWarning)
+        comparison.train("digits", **{"agents": 10, "topology": "complete", **SHORT, **options})
+    said = [str(one.message) for one in caught if "stay far apart" in str(one.message)]
+    assert len(said) == warned
+    assert all("choco:bits=4 or power:8" in text for text in said)
+
+
 def test_what_is_not_known_is_no_reason_to_warn() -> None:
     """Ranks that do not lead have no disagreement; and the advice is one that is understood."""
     host = make_case().host()

@@ -14,7 +14,7 @@ from gossamer.data import DataGraph, load
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runtime import directory
-from gossamer.runtime.advice import warn_of_skewed_labels
+from gossamer.runtime.advice import warn_before
 from gossamer.runtime.deployment import Progress
 from gossamer.runtime.messages import total_bytes
 from gossamer.runtime.settings import Settings, make_settings
@@ -81,7 +81,7 @@ def train(
         graph = load(settings.dataset, settings.seed)
     result = Result(begin(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
-        warn_of_skewed_labels(result.run.deployment, settings)
+        warn_before(result.run.deployment, settings)
     folder = None if out is None else Path(out)
     if folder is not None and result.run.engine.leads:
         directory.create(folder)

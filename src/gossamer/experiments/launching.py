@@ -10,7 +10,7 @@ from gossamer.agents.measures import disagreement, scores
 from gossamer.data import DataGraph
 from gossamer.experiments.comparison import HooksFor, Result, finish
 from gossamer.runtime import directory
-from gossamer.runtime.advice import warn_of_skewed_labels
+from gossamer.runtime.advice import warn_before
 from gossamer.runtime.deployment import Progress
 from gossamer.runtime.peer import state_of
 from gossamer.runtime.records import read_records
@@ -25,7 +25,7 @@ def prepare(graph: DataGraph, settings: Settings, folder: Path, progress: Progre
     if "dataset" not in settings.model_fields_set:
         settings = settings.model_copy(update={"dataset": graph.name})
     state = start(graph, settings, progress=progress)
-    warn_of_skewed_labels(state.deployment, settings)
+    warn_before(state.deployment, settings)
     directory.create(folder)
     directory.save_start(folder, state)
     return state

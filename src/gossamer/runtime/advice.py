@@ -14,6 +14,7 @@ from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
 SKEWED = 0.4  # mean total variation distance from which on local adam was seen to fall behind
+ENOUGH = 8  # rank of power below which agents with adam were seen far apart
 GROWING = 5  # evaluations in a row
 
 
@@ -29,6 +30,25 @@ def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int)
     shares = counts / np.maximum(sizes, 1)[:, None]
     distance = np.abs(shares - counts.sum(0) / max(1, len(there))).sum(1) / 2
     return float((sizes * distance).sum() / max(1, len(there)))
+
+
+def warn_before(deployment: Deployment, settings: Settings) -> None:
+    """What can be told before a run begins."""
+    warn_of_skewed_labels(deployment, settings)
+    warn_of_low_rank(settings)
+
+
+def warn_of_low_rank(settings: Settings) -> None:
+    """Adam moves every weight by about as much, whatever its gradient: agents differ in many directions at once."""
+    rank = settings.compression.rank
+    if settings.update == "adam" and settings.agents > 1 and 0 < rank < ENOUGH:
+        warnings.warn(
+            f"adam moves agents apart in many directions at once, and power:{rank} brings them together in {rank} of "
+            "each weight matrix: they may stay far apart and lose accuracy; take --compress choco:bits=4 or "
+            f"power:{ENOUGH}, or --update momentum",
+            GossamerWarning,
+            stacklevel=2,
+        )
 
 
 def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
