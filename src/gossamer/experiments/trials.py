@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -65,13 +65,17 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
         others = set(multiprocessing.active_children())
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(num_workers(), len(missing)), context, initializer=_prepare_worker) as pool:
+            running: dict[Future[Curve], int] = {}
             try:
-                running = {pool.submit(train_alone, trials[index]): index for index in missing}
+                running |= {pool.submit(train_alone, trials[index]): index for index in missing}
                 for done in as_completed(running):
                     index = running[done]
                     curves[index] = cache.store(keys[index], done.result())
                     follow(len(curves), len(trials), told(trials[index], curves[index]))
             except BaseException as error:
+                for done, index in running.items():  # those that ended while another failed
+                    if done.done() and not done.cancelled() and done.exception() is None and index not in curves:
+                        cache.store(keys[index], done.result())
                 for worker in set(multiprocessing.active_children()) - others:  # else it would wait for their runs
                     worker.terminate()
                 pool.shutdown(wait=False, cancel_futures=True)
