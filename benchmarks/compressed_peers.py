@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from peers import pace_of
+from peers import peers_pace
 
 import gossamer
 from gossamer.runtime.crew import write_shards
@@ -54,9 +54,8 @@ def pace(deployment: Deployment, settings: Settings, megabits: int) -> Pace:
         folders = write_shards(Path(folder), deployment, settings)
         if megabits:
             limit(folders, megabits)
-        command = [sys.executable, "-m", "gossamer", "peer"]
-        found = pace_of([[*command, str(path), "--report", "--lifeline"] for path in folders])
-        return found.rate, found.busy
+        rate, busy, _ = peers_pace(folders)
+        return rate, busy
 
 
 def side_by_side(dataset: str, agents: int, compress: str, rounds: int, megabits: int) -> dict[str, list[Pace]]:

@@ -75,12 +75,17 @@ def pace_of(commands: list[list[str]]) -> Pace:
     return Pace((end - start) / (ended - began), (busy - idle) / (end - start), last)
 
 
+def peers_pace(folders: list[Path], *options: str) -> Pace:
+    """That of one peer for each shard."""
+    command = [sys.executable, "-m", "gossamer", "peer"]
+    return pace_of([[*command, str(path), "--report", "--lifeline", *options] for path in folders])
+
+
 def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[float, dict[str, int]]:
     """The rate of one process an agent, and the bytes that left all agents: payloads by phase, and in all."""
     with tempfile.TemporaryDirectory() as folder:
         folders = write_shards(Path(folder), deployment, settings)
-        options = ["--report", "--lifeline", *(["--insecure"] if insecure else [])]
-        pace = pace_of([[sys.executable, "-m", "gossamer", "peer", str(path), *options] for path in folders])
+        pace = peers_pace(folders, *(["--insecure"] if insecure else []))
     sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in pace.last) for phase in PHASES}
     return pace.rate, sent | {"all": sum(state["bytes_out"] for state in pace.last)}
 

@@ -59,8 +59,8 @@ REASONS = (
 
 
 @dataclass(slots=True)
-class Frame:
-    """What one agent sends another in one exchange."""
+class _Sent:
+    """Whose a frame is, and to which exchange it belongs."""
 
     sender: int
     epoch: int
@@ -68,19 +68,19 @@ class Frame:
     plan: str
     phase: str
     index: int
+
+
+@dataclass(slots=True)
+class Frame(_Sent):
+    """What one agent sends another in one exchange."""
+
     rows: Tensor
 
 
 @dataclass(slots=True)
-class Announced:
+class Announced(_Sent):
     """What a frame's header says of it; its numbers have not been looked at."""
 
-    sender: int
-    epoch: int
-    position: Position
-    plan: str
-    phase: str
-    index: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     checksum: int
