@@ -64,8 +64,7 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
                         f"{name:23s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
                         f"{_counted(row['steps']):>13s}  {_counted(row['times'], 2):>15s}  {row['disagreement']:12.2e}"
                     )
-            tracked = _row(methods[_named(TRACKED, size)], whole, level)
-            judge(tracked, steps_until(methods[DESCENT], level))
+            judge(told[dataset][_named(TRACKED, size)], steps_until(methods[DESCENT], level))
     return told
 
 
