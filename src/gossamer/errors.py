@@ -1,9 +1,59 @@
 """What Gossamer raises and warns with when a user's input, not the program, is at fault."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+MOST_SHOWN = 120  # characters of a value in a message
+
 
 class GossamerError(ValueError):
     """A mistake in the input: the message says what was expected, what came and what to do."""
 
 
+class FileError(GossamerError):
+    """A file that cannot be read; `reason` is the message without the file's name."""
+
+    def __init__(self, path: Any, reason: str) -> None:
+        super().__init__(f"cannot read {path}: {reason}")
+        self.reason = reason
+
+
+class DivergedError(GossamerError):
+    """Numbers that no training that works has; `found` says which."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"{found}: the run has diverged; try a smaller --step-size")
+        self.found = found
+
+
 class GossamerWarning(UserWarning):
     """Input that is legal but probably not what the user meant."""
+
+
+def shown(value: Any) -> str:
+    """A value of any size as a piece of one line."""
+    if isinstance(value, str | bytes | list | tuple) and len(value) > MOST_SHOWN:
+        value = value[:MOST_SHOWN]  # its representation would be as long
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # digits beyond what Python prints
+        return "a number of thousands of digits" if isinstance(value, int) else "a value too large to show"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def one_line(error: Exception) -> str:
+    """Another library's message as a piece of one line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 2 * MOST_SHOWN else f"{text[: 2 * MOST_SHOWN]}..."
+
+
+@contextmanager
+def naming(source: Any) -> Iterator[None]:
+    """Put the name of a file before the message of a mistake found in it, where that does not have it."""
+    try:
+        yield
+    except GossamerError as error:
+        if str(source) in str(error):
+            raise
+        raise GossamerError(f"{source}: {error}") from None

@@ -1,7 +1,23 @@
-"""Writing files whole or not at all."""
+"""Files that are written whole or not at all, read within bounds, kept private, and locked against a second writer."""
 
+import errno
 import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock, Timeout
+
+from gossamer.errors import GossamerError
+
+PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alone
+MOST_SECRET = 1000  # bytes of a file with a key
+LOCK = ".lock"
+SCARCE = 15.0  # seconds after which a process that is flooded with connections has descriptors again
+Opened = TypeVar("Opened")
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -11,19 +27,93 @@ def remove_unfinished(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a temporary file beside `path`, flush it to the disk and rename it."""
+def patiently(make: Callable[[], Opened], seconds: float = SCARCE) -> Opened:
+    """What `make` opens; waits for a descriptor while all are taken, as by connections of a flood, which are shut in
+    time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return make()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666, previous: Path | None = None) -> None:
+    """Write a temporary file beside `path`, flush it to the disk and rename it; what was there becomes `previous`.
+
+    `mode` is further reduced by the process's umask.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # of a killed process with this number, and perhaps with another mode
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(patiently(lambda: os.open(temporary, flags, mode)), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            path.replace(previous)
         temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = patiently(lambda: os.open(path.parent, os.O_RDONLY))
         try:
             os.fsync(folder)  # else a power cut may undo the renaming
         finally:
             os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes; a pipe or a device would be read for ever."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    size = path.stat().st_size
+    if size > most:
+        raise GossamerError(f"{path} has {size} bytes, expected at most {most}; is it the right file?")
+    return path.read_bytes()
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that nobody reads it again and somebody can look at it."""
+    aside = path.with_name(f"{path.name}.damaged")
+    path.replace(aside)
+    return aside
+
+
+def make_private(folder: Path) -> None:
+    """A folder, made now if need be, that its owner alone can enter."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+
+
+def check_private(path: Path) -> None:
+    """Refuse a secret that others can read."""
+    if path.stat().st_mode & 0o077:
+        raise GossamerError(f"{path} can be read by others; do: chmod 600 {path}")
+
+
+@contextmanager
+def alone_in(folder: Path, work: str) -> Iterator[None]:
+    """Hold the lock of a folder, so that no second process writes over this one's files; `work` says what it does.
+
+    The system frees the lock when the process ends, however it does. The same thread may take it again.
+    """
+    path = folder / LOCK
+    lock = FileLock(path, timeout=0, mode=PRIVATE, is_singleton=True)
+    try:
+        with lock:
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n")
+            yield
+    except Timeout:
+        raise GossamerError(
+            f"{_holder(path)} {work} already; end it first, or wait for it (its lock is {path})"
+        ) from None
+
+
+def _holder(path: Path) -> str:
+    try:
+        return read_bounded(path, 1000).decode().strip() or "another process"
+    except (OSError, ValueError):
+        return "another process"

@@ -99,6 +99,34 @@ def test_a_wrong_combination_matrix_is_refused(change, message: str) -> None:
         )
 
 
+def test_a_given_matrix_is_held_to_the_links_that_the_topology_allows() -> None:
+    case = make_case(n=40)
+    complete, ring = topology.metropolis(topology.complete(4)), topology.metropolis(topology.ring(4))
+    for name in ("ring", "line", "star"):
+        with pytest.raises(GossamerError, match=rf"without a link \(A3\).*--topology {name} has none"):
+            make_deployment(case.graph, settings(topology=name), assignment=case.owner, combination=complete)
+    made = make_deployment(case.graph, settings(topology="ring"), assignment=case.owner, combination=ring)
+    np.testing.assert_array_equal(made.links, topology.ring(4))
+    anyone = make_deployment(case.graph, settings(topology="admm"), assignment=case.owner, combination=complete)
+    np.testing.assert_array_equal(anyone.links, topology.complete(4))
+
+
+def test_a_link_without_weight_still_carries_data_edges() -> None:
+    case = make_case(n=40)
+    C = topology.metropolis(topology.line(4))  # on a ring, whose last link has weight 0
+    made = make_deployment(case.graph, settings(topology="ring"), assignment=case.owner, combination=C)
+    np.testing.assert_array_equal(made.links, topology.ring(4))
+
+
+def test_a_zero_on_the_diagonal_is_refused_unless_nothing_is_mixed() -> None:
+    case = make_case(n=40)
+    C = (np.ones((4, 4)) - np.eye(4)) / 3  # (A1)-(A3) hold: its other eigenvalues are -1/3
+    given = {"assignment": case.owner, "combination": C}
+    with pytest.raises(GossamerError, match=r"zero on its diagonal.*\(28\)"):
+        make_deployment(case.graph, settings(topology="complete"), **given)
+    make_deployment(case.graph, settings(topology="complete", consensus_every=0), **given)
+
+
 def test_a_users_own_shift_is_used_and_checked() -> None:
     case = make_case(n=40)
     D = case.shift.copy()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import make_case
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from scipy import sparse
 
 from gossamer.errors import GossamerError, GossamerWarning
@@ -31,6 +31,7 @@ def test_contents(tmp_path: Path) -> None:
         given={"assignment": case.owner},
     )
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        ".lock",
         "run.json",
         "metrics.jsonl",
         "network.safetensors",
@@ -162,3 +163,23 @@ def test_truncated_tensors_are_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(GossamerError, match=r"cannot read .*weights.safetensors"):
         directory.read_weights(tmp_path / "run", case.graph)
+
+
+def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -> None:
+    case = make_case(n=40)
+    options = {"agents": 4, "topology": "complete", "hidden": 5, "steps": 4, "evaluate_every": 2, "baselines": False}
+    train(case.graph, out=tmp_path / "run", given={"assignment": case.owner}, **options)
+    path = tmp_path / "run" / "weights.safetensors"
+    whole = load_file(path)
+    save_file({name: part.fill_(torch.nan) for name, part in whole.items()}, path)  # which writes no checksum
+    with pytest.raises(GossamerError, match=r"weights\.safetensors \(weights\): .* holds NaN or infinite numbers"):
+        directory.read_weights(tmp_path / "run", case.graph)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for change, message in (
+        ([], "has no evaluation up to step 4"),
+        ([{**line, "validation": {"loss": 1.0, "mse": 2.0}} for line in lines], "validation has no accuracy"),
+    ):
+        metrics.write_text("".join(json.dumps(line) + "\n" for line in change))
+        with pytest.raises(GossamerError, match=message):
+            resume(tmp_path / "run", 8, graph=case.graph)

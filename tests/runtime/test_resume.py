@@ -1,5 +1,6 @@
 """A run resumed at any step is bitwise the uninterrupted one."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,9 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         go_on(part, Hooks(on_step=crash, on_checkpoint=lambda run: directory.save_checkpoint(tmp_path / "run", run)))
-    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 6, "train": {}}\n')
+    with (tmp_path / "run" / "metrics.jsonl").open("r+") as file:
+        last = json.loads(file.readlines()[-1])
+        file.write(json.dumps({**last, "step": 6}) + "\n")
     again = directory.read_run(tmp_path / "run", graph)
     assert again.host.step == 4
     assert [record["step"] for record in again.history] == [0, 3]

@@ -44,8 +44,8 @@ def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> No
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
         assert torch.equal(found.train_pass.features, expected.train_pass.features)
-        assert found.train_pass.plan.layers[0].propagations[0].outgoing == (
-            expected.train_pass.plan.layers[0].propagations[0].outgoing
+        assert found.train_pass.plan.layers[0].propagations[0].rows.outgoing == (
+            expected.train_pass.plan.layers[0].propagations[0].rows.outgoing
         )
 
 

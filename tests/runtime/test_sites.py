@@ -15,12 +15,13 @@ from runtime.processes import Agents, wait_until
 from scipy import sparse
 
 from gossamer.errors import GossamerError
+from gossamer.runtime.addresses import Contact
 from gossamer.runtime.crew import free_ports, write_secret
 from gossamer.runtime.deployment import Deployment
+from gossamer.runtime.keys import make_keys
 from gossamer.runtime.peer import Watch, read_secret, run_peer, train_over
 from gossamer.runtime.records import Records
 from gossamer.runtime.settings import Settings
-from gossamer.runtime.shards import Contact
 from gossamer.runtime.sites import POOLED, read_site_shard, site_of_file, write_site_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
@@ -31,7 +32,7 @@ RUN = "apart"
 
 def write_sites(folder: Path, deployment: Deployment, settings: Settings, **changes: str) -> list[Path]:
     """What every site of a deployment would know, and its site file."""
-    keys, ports = [new_keys() for _ in range(M)], free_ports(M)
+    keys, ports = [make_keys() for _ in range(M)], free_ports(M)
     np.savetxt(folder / "C.csv", deployment.combination, delimiter=",", fmt="%.17g")
     alike = {k: v for k, v in settings.model_dump(exclude_defaults=True).items() if k not in (*POOLED, "agents")}
     paths = []
@@ -58,6 +59,8 @@ def write_sites(folder: Path, deployment: Deployment, settings: Settings, **chan
             for z in np.flatnonzero(deployment.links[k])
             if z != k
         ]
+        lines += ["[members]"]
+        lines += [f'{z} = "{keys[z][0]}"' for z in range(M) if z != k and not deployment.links[k, z]]
         (site / "site.toml").write_text("\n".join(lines) + "\n")
         paths.append(site / "site.toml")
     return paths
@@ -177,6 +180,13 @@ def test_a_site_without_a_key_runs_insecure_only(tmp_path: Path) -> None:
         run_peer(tmp_path / "agent-0", Watch())
 
 
+def test_a_key_that_others_can_read_is_refused_when_the_shard_is_made(tmp_path: Path) -> None:
+    path = write_sites(tmp_path, *deployed())[0]
+    (path.parent / "key.secret").chmod(0o640)
+    with pytest.raises(GossamerError, match=r"key\.secret can be read by others; do: chmod 600"):
+        site_of_file(path)
+
+
 def test_a_key_that_is_put_into_the_shard_later_is_used(tmp_path: Path) -> None:
     paths = write_sites(tmp_path, *deployed())
     paths[0].write_text(paths[0].read_text().replace('secret = "key.secret"\n', ""))
@@ -249,6 +259,9 @@ def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
         ("classes = 3", 'classes = ["a", "b", "a"]', "different names"),
         ("[neighbours]", "[neighbours]\n'²' = 3", "neighbours are numbered"),
         ('address = "127.0.0.1:', 'address = "a b:', "expected an address host:port"),
+        ("[members]", "[members]\n9 = 3", "members are numbered 0 to 3"),
+        ("[members]", "[members]\n3 = 3", "member 3: 3 is not a public key of 80 characters"),
+        ("[members]\n2", '[members]\n"2_"', "members are numbered 0 to 3, got '2_'"),
     ],
 )
 def test_a_site_file_that_does_not_fit_is_told(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -265,6 +278,7 @@ def test_a_row_of_c_must_fit_the_neighbours_and_sum_to_one(tmp_path: Path) -> No
         ("0.5,0.25,0.25,0", "mixes with agent 2, which is not a neighbour of agent 0"),
         ("0.5,0.25,0,0.5", "must sum to 1"),
         ("0.5,0.5", "must hold C, 4 x 4, or row 0 of it"),
+        ("0,0.5,0,0.5", "must not be 0 on its diagonal"),
     ):
         (tmp_path / "C.csv").write_text(row + "\n")
         with pytest.raises(GossamerError, match=message):
@@ -287,6 +301,25 @@ def test_neighbours_that_share_a_key_or_an_address_are_told(tmp_path: Path) -> N
         path.write_text(text.replace(other, one))
         with pytest.raises(GossamerError, match=f"two agents have the {what}"):
             site_of_file(path)
+
+
+def test_a_site_needs_the_keys_of_all_members(tmp_path: Path) -> None:
+    path = write_sites(tmp_path, *deployed())[0]
+    text, keys = path.read_text(), re.findall(r'"([^"]{80})"', path.read_text())
+    path.write_text(text[: text.index("[members]")])
+    with pytest.raises(GossamerError, match=r"has no key of agent 2; .* add a table \[members\] with 2 ="):
+        site_of_file(path)
+    path.write_text(text + f'1 = "{keys[1]}"\n')
+    with pytest.raises(GossamerError, match="member 1 has another key than the one given for agent 1"):
+        site_of_file(path)
+    path.write_text(text.replace(keys[2], keys[0]))
+    with pytest.raises(GossamerError, match="two agents have the same verify key"):
+        site_of_file(path)
+    path.write_text(text.replace(keys[0], keys[0][:40]))
+    with pytest.raises(GossamerError, match="neighbour 1: this public key has no verify key yet; print it whole"):
+        site_of_file(path)
+    path.write_text(re.sub(r', key = "[^"]*"', "", text[: text.index("[members]")]))
+    assert site_of_file(path)[0].members[1:] == (None, None, None)  # which runs insecure only
 
 
 def test_settings_that_differ_where_it_does_not_matter_are_alike(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ The code is organised as follows:
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
     traffic    PeMS loop detectors: flows of sensors on a road graph
     blocks     generated graphs of any size
-    tables     edges, features and labels as CSV
+    arrays     the one reader of .npz and .npy files, which trusts none of them
+    tables     edges, features and labels as CSV; rows: the one reader of CSV files
     site       what one site knows of a graph that no one has as a whole
     interop    NetworkX and PyTorch Geometric graphs
     fetch      where files are found, or downloaded and verified
@@ -25,7 +26,7 @@ from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.interop import from_networkx, from_pyg
 from gossamer.data.tables import tables
 from gossamer.data.traffic import TRAFFIC, traffic
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, shown
 
 __all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
 
@@ -55,5 +56,6 @@ def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(
-        f"no data set, .npz file or folder of CSV tables called {name!r}{hint} Known data sets: {', '.join(DATASETS)}"
+        f"no data set, .npz file or folder of CSV tables called {shown(name)}{hint} Known data sets: "
+        f"{', '.join(DATASETS)}"
     )

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.errors import GossamerError
+from gossamer.machine import as_size, available_memory
 
 Ints = NDArray[np.int64]
 ROWS = 1 << 16  # rows of features that are made at once
 STREAM = b"blocks"  # beside a seed: whoever else draws from the same seed, such as an assignment, draws other numbers
+BYTES = 32  # of memory for a vertex or an edge, at least
 DRAWS = 50  # rounds in which repeated edges are drawn again
 
 
@@ -76,6 +78,12 @@ def checked(how: Blocks) -> Blocks:
     ):
         if not good:
             raise GossamerError(f"the data set blocks expects {what}, got {got}")
+    needed, available = 8 * n * how.features + BYTES * (n + how.edges), available_memory()
+    if needed > available:
+        raise GossamerError(
+            f"the data set blocks with {n} vertices of {how.features} features and {how.edges} edges takes at least "
+            f"{as_size(needed)} of memory, and {as_size(available)} are available"
+        )
     return how
 
 

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from gossamer.errors import GossamerError, GossamerWarning
 
+LARGEST = float(np.finfo(np.float32).max)
+MOST_CLASSES = 1 << 20
 Features = Any  # scipy.sparse.csr_array [n, d], or numpy [n, d] or [n, batch, d]
 
 
@@ -41,7 +43,7 @@ def checked_features(features: Features) -> Features:
     """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become floats."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, copy=True)
-        _check_parts(features)
+        check_csr(features, "features")
         features.sum_duplicates()
         check_real(features, "features")
         values = features.data
@@ -67,15 +69,20 @@ def checked_features(features: Features) -> Features:
         raise GossamerError(
             f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
         )
+    if values.dtype.itemsize > 4 and values.size and max(values.max(), -values.min()) > LARGEST:
+        raise GossamerError(f"features must stay below {LARGEST:.1g}, float32's largest; scale them first")
     return features
 
 
-def _check_parts(features: sparse.csr_array) -> None:
+def check_csr(matrix: sparse.csr_array, name: str) -> None:
     """Refuse a CSR matrix that points outside of itself; a product with it would read memory that is not its own."""
+    starts = matrix.indptr
+    if (starts[1:] < starts[:-1]).any():  # check_format takes differences, which may overflow
+        raise GossamerError(f"the sparse {name} do not fit together: row pointers must not decrease")
     try:
-        features.check_format(full_check=True)
+        matrix.check_format(full_check=True)
     except ValueError as error:
-        raise GossamerError(f"the sparse features do not fit together: {error}") from None
+        raise GossamerError(f"the sparse {name} do not fit together: {error}") from None
 
 
 def checked_edges(
@@ -184,6 +191,16 @@ def checked_targets(
         if len(unknown):
             raise GossamerError(f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices)")
         num_classes = int(y.max()) + 1
+        if num_classes > MOST_CLASSES:
+            raise GossamerError(
+                f"classes must be numbered below {MOST_CLASSES}, got {num_classes - 1}; real values to predict must be "
+                "stored as real numbers"
+            )
+        if num_classes > max(n, 2):
+            raise GossamerError(
+                f"the class numbers go up to {num_classes - 1}, and there are {n} vertices; number the classes from 0 "
+                "without gaps, or store real values to predict as real numbers"
+            )
         if num_classes < 2 or len(np.unique(y[masks[0]])) < 2:
             raise GossamerError("the training vertices hold one class only; classification needs at least two")
         return y, num_classes

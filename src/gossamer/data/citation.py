@@ -1,7 +1,5 @@
 """Citation and co-author graphs (Table I), and any user's graph in the same npz layout."""
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +7,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from gossamer.data.arrays import CSR, csr_matrix, open_arrays
 from gossamer.data.fetch import SOURCES, locate
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.splits import Masks, split_by_class
-from gossamer.errors import GossamerError
+from gossamer.errors import FileError, GossamerError, naming
 
 PER_CLASS = 20
 NUM_VALIDATION = 500
+OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions")
 
 
 def citation(name: str, seed: int, progress: Callable[[int, int], None] | None = None) -> DataGraph:
@@ -41,17 +41,10 @@ def npz(path: Path, seed: int) -> DataGraph:
 
 
 def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGraph:
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            keys = set(file.files)
-            adjacency = _matrix(file, keys, "adj")
-            features = file["features"] if "features" in keys else _matrix(file, keys, "attr")
-            labels = file["labels"]
-            given = {key: file[key] for key in ("train_idx", "val_idx", "test_idx", "positions") if key in keys}
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error}") from None
+    adjacency, features, labels, given = _parts(path)
     n = adjacency.shape[0]
-    if adjacency.shape != (n, n) or features.shape[0] != n or labels.shape[:1] != (n,):
+    rows = features.shape[0] if features.ndim else 0
+    if n == 0 or adjacency.shape != (n, n) or rows != n or labels.shape[:1] != (n,):
         raise GossamerError(
             f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
             f"{labels.shape} do not agree on the number of vertices"
@@ -75,27 +68,45 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
     class_names = None
     if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
         class_names, labels = np.unique(labels.astype(str), return_inverse=True)
-    return make_graph(
-        name,
-        np.stack([entries.row[upper], entries.col[upper]], axis=1),
-        features,
-        labels,
-        weights=entries.data[upper],
-        positions=given.get("positions"),
-        class_names=None if class_names is None else tuple(map(str, class_names)),
-        **_masks(given, labels, seed, path),
-    )
+    with naming(path):
+        return make_graph(
+            name,
+            np.stack([entries.row[upper], entries.col[upper]], axis=1),
+            features,
+            labels,
+            weights=entries.data[upper],
+            positions=given.get("positions"),
+            class_names=None if class_names is None else tuple(map(str, class_names)),
+            **_masks(given, labels, seed, path),
+        )
 
 
-def _matrix(file: Any, keys: set[str], prefix: str) -> Any:
-    """A CSR matrix; its parts are called `adj_matrix.data` and so on, or `adj_data` in some published files."""
-    style = f"{prefix}_matrix." if f"{prefix}_matrix.data" in keys else f"{prefix}_"
-    data, indices, indptr, shape = (file[style + part] for part in ("data", "indices", "indptr", "shape"))
-    matrix = sparse.csr_array(
-        (data.astype(np.float32 if prefix == "attr" else np.float64), indices, indptr), shape=tuple(shape)
-    )
-    matrix.check_format(full_check=True)
-    return matrix
+def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Adjacency, features, labels and what else there is of split and positions."""
+    try:
+        with open_arrays(path) as file:
+            adjacency = _style(file.keys, "adj")
+            features = None if "features" in file.keys else _style(file.keys, "attr")
+            dense = ["features"] if features is None else [features + part for part in CSR]
+            optional = [key for key in OPTIONAL if key in file.keys]
+            arrays = file.read([*(adjacency + part for part in CSR), *dense, "labels", *optional])
+        return (
+            _matrix(path, arrays, adjacency, "adjacency entries", np.float64),
+            arrays["features"] if features is None else _matrix(path, arrays, features, "features", np.float32),
+            arrays["labels"],
+            {key: arrays[key] for key in optional},
+        )
+    except FileError as error:
+        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
+
+
+def _style(keys: frozenset[str], prefix: str) -> str:
+    """How a CSR matrix's parts begin: `adj_matrix.data` and so on, or `adj_data` in some published files."""
+    return f"{prefix}_matrix." if f"{prefix}_matrix.data" in keys else f"{prefix}_"
+
+
+def _matrix(path: Path, arrays: dict[str, Any], style: str, name: str, dtype: Any) -> Any:
+    return csr_matrix(path, name, {part: arrays[style + part] for part in CSR}, dtype)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,6 +1,5 @@
 """Where sensors lie and how far apart they are: coordinates, road distances, and a map drawn from distances alone."""
 
-import csv
 import math
 from pathlib import Path
 
@@ -8,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csgraph
 
-from gossamer.errors import GossamerError
+from gossamer.data.rows import named_rows, whole_number
+from gossamer.errors import GossamerError, one_line
 
 EARTH = 6371.0088  # mean radius, km
+EXPECTED = "rows from,to,cost with numbers"
 SPACE = 1.0  # between two components of an embedding, km
 
 Floats = NDArray[np.float64]
@@ -35,22 +36,19 @@ def projection(lat: Floats, lon: Floats) -> Floats:
 def read_roads(path: Path, n: int) -> Roads:
     """The rows of a table from,to,cost between sensors numbered 0 to n - 1; a byte-order mark is passed over."""
     roads: Roads = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            for line, row in enumerate(csv.DictReader(file), 2):
-                i, j, length = int(row["from"]), int(row["to"]), float(row["cost"])
-                if not (0 <= i < n and 0 <= j < n):
-                    raise GossamerError(
-                        f"{path}, line {line}: the road from {i} to {j} names a sensor that does not exist; "
-                        f"the readings have {n} sensors, numbered 0 to {n - 1}"
-                    )
-                if not 0 <= length < math.inf:
-                    raise GossamerError(f"{path}, line {line}: expected a road's length in metres, got {length}")
-                roads.append((i, j, length))
-    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
-        if isinstance(error, GossamerError):
-            raise
-        raise GossamerError(f"{path}: expected rows from,to,cost with numbers; this does not fit: {error}") from None
+    for line, (start, end, cost) in named_rows(path, ("from", "to", "cost"), EXPECTED):
+        try:
+            i, j, length = whole_number(start), whole_number(end), float(cost)
+        except ValueError as error:
+            raise GossamerError(f"{path}, line {line}: expected {EXPECTED}; {one_line(error)}") from None
+        if not (0 <= i < n and 0 <= j < n):
+            raise GossamerError(
+                f"{path}, line {line}: the road from {i} to {j} names a sensor that does not exist; "
+                f"the readings have {n} sensors, numbered 0 to {n - 1}"
+            )
+        if not 0 <= length < math.inf:
+            raise GossamerError(f"{path}, line {line}: expected a road's length in metres, got {length}")
+        roads.append((i, j, length))
     if not roads:
         raise GossamerError(f"{path} holds no road; expected rows from,to,cost")
     return roads

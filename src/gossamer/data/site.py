@@ -3,7 +3,6 @@
 Vertices carry numbers that all sites agree on; of another site's vertex a site knows the number and the owner.
 """
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from gossamer.data.arrays import CSR, csr_matrix, open_arrays
 from gossamer.data.checks import Features, checked_edges, checked_features, checked_mask
-from gossamer.data.tables import SPLITS, edge_rows, feature_rows, label_rows, owner_rows
-from gossamer.errors import GossamerError
+from gossamer.data.tables import SPLITS, edge_rows, feature_rows, label_rows, owner_rows, real_labels
+from gossamer.errors import GossamerError, naming, shown
 
-PARTS = ("data", "indices", "indptr", "shape")  # of sparse features in an .npz file
+ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file, beside features and weights
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,20 @@ class SiteData:
 
 def read_site(path: Path, agent: int, classes: Sequence[str] | None) -> SiteData:
     """A folder of tables, or an .npz file, as docs/deployment.md shows them; `classes` are those of all sites."""
-    if path.is_dir():
-        own, features, targets, masks, edges, weights, owners = _of_tables(path, classes)
-    elif path.suffix == ".npz" and path.is_file():
-        own, features, targets, masks, edges, weights, owners = _of_npz(path)
-    else:
-        raise GossamerError(f"expected a folder of CSV tables or an .npz file with the site's data, got {path}")
-    return make_site(
-        agent, own, features, targets, masks, edges, weights, owners, None if classes is None else len(classes)
-    )
+    try:
+        is_folder, is_file = path.is_dir(), path.suffix == ".npz" and path.is_file()
+    except OSError:  # a name too long for any file
+        is_folder = is_file = False
+    if not (is_folder or is_file):
+        raise GossamerError(
+            f"expected a folder of CSV tables or an .npz file with the site's data, got {shown(str(path))}"
+        )
+    given = _of_tables(path, classes) if is_folder else _of_npz(path)
+    own, features, targets, masks, edges, weights, owners = given
+    with naming(path):
+        return make_site(
+            agent, own, features, targets, masks, edges, weights, owners, None if classes is None else len(classes)
+        )
 
 
 def make_site(
@@ -137,48 +141,43 @@ def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
     edges, weights = edge_rows(
         folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
     )
-    labels, splits = label_rows(folder / "labels.csv", number)
+    table = folder / "labels.csv"
+    labels, splits, lines = label_rows(table, number)
     if not any(splits):
-        raise GossamerError(
-            f"{folder / 'labels.csv'} needs a column split with train, validation or test: sites draw none together"
-        )
+        raise GossamerError(f"{table} needs a column split with train, validation or test: sites draw none together")
     masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     targets: Any
     if classes is None:
         try:
-            targets = np.array([float(label) if label else np.nan for label in labels])
-        except ValueError as error:
-            raise GossamerError(
-                f"{folder / 'labels.csv'}: expected numbers, as the site file names no classes: {error}"
-            ) from None
+            targets = real_labels(table, labels, splits, lines)
+        except GossamerError as error:
+            raise GossamerError(f"{error}; the site file names no classes") from None
     else:
-        unknown = sorted({label for label in labels if label} - set(classes))
+        place = {name: c for c, name in enumerate(classes)}
+        unknown = sorted({label for label in labels if label} - set(place))
         if unknown:
-            raise GossamerError(f"{folder / 'labels.csv'}: {unknown[0]!r} is not among the classes in the site file")
-        targets = np.array([list(classes).index(label) if label else -1 for label in labels], dtype=np.int64)
-    return own, features, targets, masks, edges.reshape(-1, 2), weights, owners
+            raise GossamerError(f"{table}: {shown(unknown[0])} is not among the classes in the site file")
+        targets = np.array([place[label] if label else -1 for label in labels], dtype=np.int64)
+    return own, features, targets, masks, edges, weights, owners
 
 
 def _vertex(name: str, path: Path) -> int:
     if not name.isascii() or not name.isdigit() or len(name) > 19 or int(name) >= 2**62:
-        raise GossamerError(f"{path}: vertices must be named by numbers that all sites agree on, got {name!r}")
+        raise GossamerError(f"{path}: vertices must be named by numbers that all sites agree on, got {shown(name)}")
     return int(name)
 
 
 def _of_npz(path: Path) -> Any:
-    if not zipfile.is_zipfile(path):
-        raise GossamerError(f"cannot read {path}: it is not a whole .npz file; write it with numpy.savez")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if all(f"features.{part}" in arrays for part in PARTS):
-            data, indices, indptr, shape = (arrays[f"features.{part}"] for part in PARTS)
-            arrays["features"] = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise GossamerError(f"cannot read {path}: {error}") from None
-    missing = {"vertices", "features", "targets", *SPLITS, "edges", "owners"} - set(arrays)
-    if missing:
-        raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
+    with open_arrays(path) as file:
+        sparse_parts = [f"features.{part}" for part in CSR]
+        is_sparse = file.keys.issuperset(sparse_parts)
+        needed = [*ARRAYS, *(sparse_parts if is_sparse else ["features"])]
+        missing = set(needed) - file.keys
+        if missing:
+            raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
+        arrays = file.read([*needed, *(["weights"] if "weights" in file.keys else [])])
+    if is_sparse:
+        arrays["features"] = csr_matrix(path, "features", {part: arrays[f"features.{part}"] for part in CSR})
     owners = _whole(path, arrays, "owners", 2)
     if len(np.unique(owners[:, 0])) != len(owners):
         raise GossamerError(f"{path}: owners name a vertex twice; expected one agent for each vertex of other sites")

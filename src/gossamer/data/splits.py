@@ -18,8 +18,11 @@ def split_by_class(labels: NDArray[Any], per_class: int, num_validation: int, se
     random = np.random.default_rng(seed)
     known = labels >= 0
     train = np.zeros(len(labels), dtype=bool)
-    for c in np.unique(labels[known]):
-        members = np.flatnonzero(labels == c)
+    order = np.argsort(labels, kind="stable")  # the vertices of each class in turn, ascending
+    classes, first = np.unique(labels[order], return_index=True)
+    for c, members in zip(classes, np.split(order, first[1:]), strict=True):
+        if c < 0:
+            continue
         if len(members) <= per_class:
             raise GossamerError(
                 f"class {c} has {len(members)} vertices, too few to train on {per_class} of them; "

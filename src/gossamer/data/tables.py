@@ -1,17 +1,19 @@
 """A user's graph from three CSV tables in one folder: edges.csv, features.csv and labels.csv."""
 
-import csv
+import math
+from array import array
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.rows import read_rows
 from gossamer.data.splits import split_by_class
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, naming, one_line, shown
 
 SPLITS = ("train", "validation", "test")
-Table = list[tuple[int, list[str]]]  # line number and cells
 
 
 def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
@@ -24,8 +26,8 @@ def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
     names, features = feature_rows(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
     edges, weights = edge_rows(folder / "edges.csv", number)
-    labels, splits = label_rows(folder / "labels.csv", number)
-    targets, class_names = _targets(labels)
+    labels, splits, lines = label_rows(folder / "labels.csv", number)
+    targets, class_names = _targets(folder / "labels.csv", labels, splits, lines)
     if any(splits):
         masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     elif class_names is None:
@@ -33,94 +35,123 @@ def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
             f"{folder / 'labels.csv'}: real-valued labels need a split column with train, validation or test"
         )
     else:
-        masks = split_by_class(targets, per_class, min(500, len(names) // 4), seed)
-    return make_graph(
-        folder.name, edges, features, targets, weights=weights, names=names, class_names=class_names, **masks
-    )
-
-
-def _rows(path: Path, columns: int) -> tuple[list[str], Table]:
-    """The header and the rows with their line numbers, each with as many cells as the header."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise GossamerError(f"cannot read {path}: {error}") from None
-    if len(header) < columns:
-        raise GossamerError(f"{path} needs a header with at least {columns} columns, got {header}")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise GossamerError(f"{path}, line {line}: expected {len(header)} cells as in the header, got {len(row)}")
-    return header, rows
+        with naming(folder / "labels.csv"):
+            masks = split_by_class(targets, per_class, min(500, len(names) // 4), seed)
+    with naming(folder):
+        return make_graph(
+            folder.name, edges, features, targets, weights=weights, names=names, class_names=class_names, **masks
+        )
 
 
 def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
     try:
         return [float(cell) for cell in cells]
     except ValueError as error:
-        raise GossamerError(f"{path}, line {line}: expected numbers: {error}") from None
+        raise GossamerError(f"{path}, line {line}: expected numbers: {one_line(error)}") from None
 
 
 def feature_rows(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """The vertices' names and their features [n, d]."""
-    _, rows = _rows(path, 2)
-    names = tuple(row[0] for _, row in rows)
+    _, rows = read_rows(path, 2)
+    lines: dict[str, int] = {}
+    numbers = array("d")
+    for line, row in rows:
+        if row[0] in lines:
+            raise GossamerError(
+                f"{path}, line {line}: vertex {shown(row[0])} stands in more than one row, before in line "
+                f"{lines[row[0]]}"
+            )
+        lines[row[0]] = line
+        numbers.extend(_numbers(path, line, row[1:]))
+    names = tuple(lines)
     if not names:
         raise GossamerError(f"{path} holds no vertices: the graph is empty")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise GossamerError(f"{path}: vertex {twice!r} stands in more than one row")
-    values = [_numbers(path, line, row[1:]) for line, row in rows]
-    return names, np.array(values, dtype=np.float32).reshape(len(names), -1)
+    with np.errstate(over="ignore"):  # what overflows is found as infinite
+        features = np.frombuffer(numbers).astype(np.float32).reshape(len(names), -1)
+    finite = np.isfinite(features).all(1)
+    if not finite.all():
+        i = int(finite.argmin())
+        raise GossamerError(
+            f"{path}, line {lines[names[i]]}: features hold NaN, infinite values or ones beyond float32, the first at "
+            f"vertex {i} ({shown(names[i])}); fill or drop them first"
+        )
+    return names, features
 
 
 def edge_rows(
     path: Path, number: dict[str, int], known: str = "features.csv"
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     """Pairs of vertices by their numbers, and their weights if there is a third column."""
-    header, rows = _rows(path, 2)
-    if {cell.strip() for cell in header[:2]} <= set(number):
-        raise GossamerError(f"{path} needs a header such as source,target; its first line is an edge: {header[:2]}")
-    pairs, weights = [], []
+    header, rows = read_rows(path, 2)
+    if set(header[:2]) <= set(number):
+        raise GossamerError(
+            f"{path} needs a header such as source,target; its first line is an edge: {shown(header[:2])}"
+        )
+    pairs, weights = array("q"), array("d")
     for line, row in rows:
         for name in row[:2]:
             if name not in number:
-                raise GossamerError(f"{path}, line {line}: vertex {name!r} does not exist in {known}")
-        pairs.append((number[row[0]], number[row[1]]))
-        weights += _numbers(path, line, row[2:3])
-    return np.array(pairs, dtype=np.int64), np.array(weights) if len(header) > 2 else None
+                raise GossamerError(f"{path}, line {line}: vertex {shown(name)} does not exist in {known}")
+        i, j = number[row[0]], number[row[1]]
+        for weight in _numbers(path, line, row[2:3]):
+            if not 0 < weight < math.inf:
+                raise GossamerError(
+                    f"{path}, line {line}: edge weights must be positive and finite, got {weight} on edge ({i}, {j})"
+                )
+            weights.append(weight)
+        pairs.extend((i, j))
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return edges, np.array(weights) if len(header) > 2 else None
 
 
-def label_rows(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]]:
-    """The label and the split of each vertex; empty where the table says nothing."""
-    _, rows = _rows(path, 2)
-    labels, splits = [""] * len(number), [""] * len(number)
+def label_rows(path: Path, number: dict[str, int]) -> tuple[list[str], list[str], list[int]]:
+    """The label, the split and the line of each vertex; empty and 0 where the table says nothing."""
+    _, rows = read_rows(path, 2)
+    labels, splits, lines = [""] * len(number), [""] * len(number), [0] * len(number)
     for line, row in rows:
         if row[0] not in number:
-            raise GossamerError(f"{path}, line {line}: vertex {row[0]!r} does not exist in features.csv")
-        if labels[number[row[0]]] or splits[number[row[0]]]:
-            raise GossamerError(f"{path}, line {line}: vertex {row[0]!r} stands in more than one row")
+            raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} does not exist in features.csv")
+        i = number[row[0]]
+        if labels[i] or splits[i]:
+            raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} stands in more than one row")
         split = row[2] if len(row) > 2 else ""
         if split not in ("", *SPLITS):
-            raise GossamerError(f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {split!r}")
-        labels[number[row[0]]], splits[number[row[0]]] = row[1], split
-    return labels, splits
+            raise GossamerError(
+                f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {shown(split)}"
+            )
+        labels[i], splits[i], lines[i] = row[1], split, line
+    return labels, splits, lines
+
+
+def real_labels(path: Path, labels: list[str], splits: list[str], lines: list[int]) -> NDArray[np.float64]:
+    """Labels as numbers, NaN where there is none; finite where a split needs them."""
+    values = np.full(len(labels), np.nan)
+    for i, label in enumerate(labels):
+        if label:
+            (values[i],) = _numbers(path, lines[i], [label])
+            if splits[i] and not math.isfinite(values[i]):
+                raise GossamerError(
+                    f"{path}, line {lines[i]}: targets hold NaN or infinite values inside the masks, got {shown(label)}"
+                )
+    return values
 
 
 def owner_rows(path: Path) -> dict[str, int]:
     """The agent of each vertex in a table vertex,agent."""
-    _, rows = _rows(path, 2)
+    _, rows = read_rows(path, 2)
     owners: dict[str, int] = {}
     for line, row in rows:
         if not (row[1].isascii() and row[1].isdigit() and len(row[1]) < 10) or row[0] in owners:
-            raise GossamerError(f"{path}, line {line}: expected a vertex not named before and its agent, got {row}")
+            raise GossamerError(
+                f"{path}, line {line}: expected a vertex not named before and its agent, got {shown(row)}"
+            )
         owners[row[0]] = int(row[1])
     return owners
 
 
-def _targets(labels: list[str]) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[str, ...] | None]:
+def _targets(
+    path: Path, labels: list[str], splits: list[str], lines: list[int]
+) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Real values if every label is a number and one of them has a decimal point, classes otherwise."""
     known = [label for label in labels if label]
     try:
@@ -128,7 +159,7 @@ def _targets(labels: list[str]) -> tuple[NDArray[np.int64] | NDArray[np.float64]
     except ValueError:
         values = []
     if values and any("." in label or "e" in label.lower() for label in known):
-        return np.array([float(label) if label else np.nan for label in labels]), None
+        return real_labels(path, labels, splits, lines), None
     order = sorted(set(known), key=lambda label: (len(label), label) if values else (0, label))
     classes = {label: c for c, label in enumerate(order)}
     return np.array([classes.get(label, -1) for label in labels], dtype=np.int64), tuple(order)

@@ -5,8 +5,6 @@ are those that the publishers kept; the paper's thinning at 3.5 km is their work
 source's; here it is 6:2:2 in time order, and one z-score for all sensors, taken from the training readings alone.
 """
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.data.arrays import open_arrays
 from gossamer.data.fetch import find, stored
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.roads import embedding, haversine, projection, read_roads, shortest_paths
-from gossamer.errors import GossamerError
+from gossamer.errors import FileError, GossamerError, naming
+from gossamer.machine import as_size, available_memory
 
 PAST = 6  # readings in an example: half an hour
 SQUARED_SCALE = 10.0  # of distances, km^2
 THRESHOLD = 0.5  # weights below are dropped: d above 2.63 km
 FLOW = 0  # its channel
+DISTANCES = 6  # matrices [sensors, sensors] that are there at once
 
 Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
@@ -69,17 +70,19 @@ def traffic(name: str, progress: Progress | None = None) -> DataGraph:
     path = find(name, detectors.readings.path, detectors.readings.url, detectors.readings.blob, progress)
     arrays = _read(path, ("data",) if detectors.roads else ("data", "lat", "lon", "sensor_id"))
     flow = _flow(arrays["data"], path)
+    _check_distances(len(flow), path)
     names = None
     if detectors.roads is None:
         lat, lon = (_coordinates(arrays[key], len(flow), key, path) for key in ("lat", "lon"))
         distance, positions = haversine(lat, lon), projection(lat, lon)
-        names = tuple(map(str, arrays["sensor_id"]))
+        names = tuple(map(str, _identifiers(arrays["sensor_id"], path)))
     else:
         table = find(name, detectors.roads.path, detectors.roads.url, detectors.roads.blob, progress)
         distance = shortest_paths(read_roads(table, len(flow)), len(flow)) / 1000.0  # the files are in metres
         positions = embedding(distance)
     edges, weights = proximity(distance)
-    return make_graph(name, edges, **examples(flow, path), weights=weights, positions=positions, names=names)
+    with naming(path):
+        return make_graph(name, edges, **examples(flow, path), weights=weights, positions=positions, names=names)
 
 
 def present(name: str) -> bool:
@@ -110,7 +113,8 @@ def examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
     deviation = float(known.std(dtype=np.float64))
     if deviation == 0.0:
         raise GossamerError(f"{path}: the flow never changes in the first 60 % of the steps; expected real readings")
-    z = (flow - np.float32(known.mean(dtype=np.float64))) / np.float32(deviation)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found as infinite
+        z = (flow - np.float32(known.mean(dtype=np.float64))) / np.float32(deviation)
     when = np.arange(PAST, T)
     parts = {"train": when < first, "validation": (when >= first) & (when < second), "test": when >= second}
     return {
@@ -138,10 +142,20 @@ def _flow(data: Any, path: Path) -> NDArray[np.float32]:
         raise GossamerError(
             f"{path}: expected `data` as numbers [time steps, sensors, channels], got {data.dtype} {data.shape}"
         )
-    flow = np.ascontiguousarray(data[:, :, FLOW].T, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        flow = np.ascontiguousarray(data[:, :, FLOW].T, dtype=np.float32)
     if np.isinf(flow).any():
         raise GossamerError(f"{path}: `data` holds infinite flows; a missing reading should be NaN")
     return interpolated(flow, path)
+
+
+def _check_distances(n: int, path: Path) -> None:
+    needed, available = DISTANCES * 8 * n**2, available_memory()
+    if needed > available:
+        raise GossamerError(
+            f"{path}: the distances between {n} sensors take {as_size(needed)} of memory, and {as_size(available)} are "
+            "available; is `data` [time steps, sensors, channels]?"
+        )
 
 
 def _coordinates(degrees: Any, n: int, key: str, path: Path) -> Floats:
@@ -151,12 +165,18 @@ def _coordinates(degrees: Any, n: int, key: str, path: Path) -> Floats:
     return np.asarray(degrees, dtype=np.float64)
 
 
+def _identifiers(names: Any, path: Path) -> Any:
+    if names.ndim != 1:
+        raise GossamerError(f"{path}: expected `sensor_id` as a list, one for each sensor, got {names.shape}")
+    return names
+
+
 def _read(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {key: file[key] for key in keys}
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with open_arrays(path) as file:
+            return file.read(keys)
+    except FileError as error:
         raise GossamerError(
-            f"{path} is damaged or no file of PeMS readings ({error}); expected an npz file with {', '.join(keys)}. "
-            "Remove it and load it again"
+            f"{path} is damaged or no file of PeMS readings ({error.reason}); expected an npz file with "
+            f"{', '.join(keys)}. Remove it and load it again"
         ) from None

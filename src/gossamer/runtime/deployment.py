@@ -1,6 +1,5 @@
 """A deployment: which agent holds what and who talks to whom; data, assignment and topology joined (Sec. III-A)."""
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,10 @@ from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, given, shared_edges
 from gossamer.data import DataGraph
-from gossamer.errors import GossamerError
+from gossamer.data.rows import named_rows, whole_number
+from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
+from gossamer.runtime.capacity import check_agents, check_host
 from gossamer.runtime.settings import Settings
 
 Progress = Callable[[int, str], None]  # of a design's iterations and what they reached
@@ -62,11 +63,12 @@ def make_deployment(
     A given D must not be nonzero between agents that do not talk; it is used as it is.
     """
     m = settings.agents
+    check_agents(m)
     if shift is not None:
         shift = sparse.csr_array(shift)
     owner = given(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
     shared = shared_edges(graph, owner, m)
-    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared)
+    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
     links = certificate.links
     _check(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
@@ -113,7 +115,7 @@ def training_of(settings: Settings) -> Training:
         batch=settings.batch,
         seed=settings.seed,
         track=settings.tracks,
-        boundary_bits=settings.boundary_bits,
+        row_codec=settings.row_codec,
         compression=settings.compression if settings.agents > 1 else PLAIN,
     )
 
@@ -122,13 +124,16 @@ def host_of(
     deployment: Deployment, settings: Settings, agents: Any = None, hosting: NDArray[np.int64] | None = None
 ) -> Host:
     """A host of all agents, or of the given ones; `hosting` tells which hosts carry the others."""
+    hosted = range(deployment.num_agents) if agents is None else agents
+    vertices = int(np.isin(deployment.assignment, list(hosted)).sum())
+    check_host(deployment.network, settings, len(hosted), vertices)
     return make_host(
         deployment.graph,
         deployment.shift,
         deployment.network,
         deployment.assignment,
         deployment.combination,
-        range(deployment.num_agents) if agents is None else agents,
+        hosted,
         training_of(settings),
         initial_deviation=settings.initial_deviation,
         same_initial=settings.starts_alike,
@@ -141,6 +146,7 @@ def host_of_settings(share: Share, settings: Settings) -> Host:
     """The host of a share's agents at step 0, from the share and the settings alone."""
     outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
     network = network_for(int(share.features.shape[-1]), outputs, settings)
+    check_host(network, settings, len(share.agents), int(share.hosted.sum()))
     params = initial_params(
         network,
         share.agents,
@@ -164,19 +170,18 @@ def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
         )
     number = {name: i for i, name in enumerate(graph.names or map(str, range(graph.num_vertices)))}
     owner = np.full(graph.num_vertices, -1, dtype=np.int64)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            for row in csv.DictReader(file):
-                owner[number[row["vertex"]]] = int(row["agent"])
-    except (KeyError, ValueError, TypeError, UnicodeDecodeError) as error:
-        raise GossamerError(
-            f"{path}: expected rows vertex,agent with vertices of {graph.name} and agent numbers; "
-            f"this does not fit: {error}"
-        ) from None
+    expected = f"rows vertex,agent with vertices of {graph.name} and agent numbers"
+    for line, (vertex, agent) in named_rows(path, ("vertex", "agent"), expected):
+        try:
+            owner[number[vertex]] = whole_number(agent)
+        except (KeyError, ValueError) as error:
+            found = shown(vertex) if isinstance(error, KeyError) else shown(agent)
+            raise GossamerError(f"{path}, line {line}: expected {expected}; this does not fit: {found}") from None
     missing = np.flatnonzero(owner < 0)
     if len(missing):
         raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
-    return given(owner, graph.num_vertices, settings.agents)
+    with naming(path):
+        return given(owner, graph.num_vertices, settings.agents)
 
 
 def connect(
@@ -193,34 +198,61 @@ def connect(
         if settings.keep_links == 1.0:
             return designed
         links = designed.links
-    elif settings.topology in topology.FAMILIES:
-        links = topology.FAMILIES[settings.topology](m, settings.seed)
+        links = topology.drop_links(links, settings.keep_links, settings.seed)
     else:
-        links = needed
-    links = topology.drop_links(links, settings.keep_links, settings.seed)
+        links = _named_links(needed, settings)
     if settings.mixing == "fastest":
         return topology.certify(topology.fastest(links, settings.nonnegative), links, needed)
     return topology.certify(topology.WEIGHTS[settings.mixing](links), links, needed)
 
 
-def _given(combination: NDArray[np.float64], shared: NDArray[np.int64]) -> topology.Certificate:
+def _named_links(needed: topology.Links, settings: Settings) -> topology.Links:
+    """The links of the topology that the settings name, which is not a designed one."""
+    family = topology.FAMILIES.get(settings.topology)
+    links = needed if family is None else family(len(needed), settings.seed)
+    return topology.drop_links(links, settings.keep_links, settings.seed)
+
+
+def _given(combination: NDArray[np.float64], shared: NDArray[np.int64], settings: Settings) -> topology.Certificate:
+    """The certificate of a C that the user gives, on the links of the topology that the settings name.
+
+    Where the topology is to be designed, any two agents may talk, and the links are those of C.
+    """
     m = len(shared)
-    C = np.asarray(combination, dtype=np.float64)
+    try:
+        C = np.asarray(combination, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GossamerError(f"C must be a matrix of numbers, {m} x {m}: {error}") from None
     if C.shape != (m, m):
         raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {C.shape}")
     if not np.isfinite(C).all():
         raise GossamerError("C holds NaN or infinite entries")
-    return topology.certify(C, topology.links_of(C), topology.needed(shared))
+    needed = topology.needed(shared)
+    if settings.topology == "admm" and m > 1:
+        return topology.certify(C, topology.links_of(C), needed)
+    return topology.certify(C, _named_links(needed, settings), needed)
 
 
 def _check(found: topology.Assumptions, settings: Settings) -> None:
-    """Refuse a C that breaks Assumption A; without consensus only (A1) matters."""
+    """Refuse a C that breaks Assumption A or (28); without consensus (A2) and (28) do not matter."""
     if not found.a1:
         raise GossamerError(
             f"C must be symmetric and doubly stochastic (A1): it differs from its transpose by "
             f"{found.asymmetry:.2g} and its row sums from 1 by {found.row_error:.2g}"
         )
-    if not found.a2 and settings.consensus_every:
+    if not found.a3:
+        raise GossamerError(
+            f"C must be 0 between agents without a link (A3): it has weights up to {found.off_links:.2g} where "
+            f"--topology {settings.topology} has none; give a C on its links, or --topology admm, which allows any"
+        )
+    if not settings.consensus_every:
+        return
+    if not found.keeps_own:
+        raise GossamerError(
+            "C has a zero on its diagonal, and (28) wants C_kk != 0: every agent keeps a share of its own weights; "
+            "use (C + I) / 2, for one"
+        )
+    if not found.a2:
         if found.components > 1:
             raise GossamerError(
                 f"the agents fall into {found.components} groups that share no data edge and so never agree (A2); "

@@ -5,26 +5,34 @@ metrics.jsonl          a line for each evaluation
 network.safetensors    assignment, combination
 topology.json          the certificate of the combination matrix
 weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
-checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on
+checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
+                       before, checkpoint.previous.safetensors, for when it is damaged
 curves.png             drawn by the caller
 """
 
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
-from gossamer.runtime.settings import Settings, stored_settings
-from gossamer.runtime.tensors import FORMAT, pack_state, read_about, read_tensors, unpack_state, write_tensors
+from gossamer.files import LOCK, alone_in, remove_unfinished, write_atomically
+from gossamer.runtime.arrays import Arrays
+from gossamer.runtime.documents import FORMAT, check_format, checked, read_json, read_lines
+from gossamer.runtime.manifests import Evaluation, ReferenceEvaluation, RunManifest
+from gossamer.runtime.run_checkpoints import newest_checkpoint, write_checkpoint
+from gossamer.runtime.settings import Settings, read_stored_settings
+from gossamer.runtime.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runtime.training import Record, Run, start, with_weights
 
 VERSION = version("gossamer")
@@ -46,7 +54,7 @@ def to_json(content: Any, indent: int | None = None) -> str:
 
 def check_new(folder: Path) -> None:
     """Refuse a folder with files in it, before any work is done for it."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
         run = (folder / "run.json").is_file()
         raise GossamerError(
             f"{folder} exists and is not an empty folder; choose another --out"
@@ -61,6 +69,24 @@ def create(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GossamerError(f"cannot make the directory {folder}: {error}") from None
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """An empty directory for a result, made now, that no other process writes to."""
+    create(folder)
+    with alone_in(folder, f"trains in {folder}"):
+        check_new(folder)  # another may have been here between the two
+        yield
+
+
+@contextmanager
+def gone_on_with(folder: Path) -> Iterator[None]:
+    """A run directory that no other process writes to."""
+    read_manifest(folder)  # first: no lock is put into a folder that is none
+    with alone_in(folder, f"trains in {folder}"):
+        remove_unfinished(folder)
+        yield
 
 
 def free_name(parent: Path, stem: str) -> Path:
@@ -78,8 +104,7 @@ def save_checkpoint(folder: Path, state: Run) -> None:
         return
     lines = "".join(to_json(record) + "\n" for record in state.history)
     write_atomically(folder / "metrics.jsonl", lines.encode())
-    tensors = pack_state(params, update_state)
-    write_tensors(folder / "checkpoint.safetensors", tensors, step=str(state.host.step), seconds=str(state.seconds))
+    write_checkpoint(folder, params, update_state, state.host.step, state.seconds)
 
 
 def save_start(folder: Path, state: Run) -> None:
@@ -116,14 +141,16 @@ def read_references(folder: Path) -> dict[str, list[Record]]:
     """The references' evaluations so far; none before the distributed run is done."""
     histories: dict[str, list[Record]] = {}
     path = folder / "references.jsonl"
-    for record in _read_records(path) if path.is_file() else ():
+    for record in _read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
         histories.setdefault(record.pop("model"), []).append(record)
+    for name, history in histories.items():
+        _check_order(history, f"{path}, {name}")
     return histories
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The summary that a run directory holds."""
-    return dict(_read_json(folder)["summary"])
+    return dict(read_manifest(folder).summary)
 
 
 def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool = False) -> None:
@@ -146,17 +173,28 @@ def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete:
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
 
 
+def read_manifest(folder: Path) -> RunManifest:
+    """run.json, checked."""
+    path = folder / "run.json"
+    try:
+        content = read_json(path)
+    except OSError:
+        raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
+    check_format(content, path)
+    return checked(RunManifest, content, str(path))
+
+
 def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
     """Settings, fingerprint of the data, and what was known of the deployment when its shares were cut."""
-    content = _read_json(folder)
-    if "plan" not in content:
+    manifest = read_manifest(folder)
+    if manifest.plan is None:
         raise GossamerError(f"{folder} was not cut for ranks; cut it with gossamer shard DATASET --ranks N")
-    return read_settings_of(folder), content["data"]["fingerprint"], content["plan"]
+    return read_settings_of(folder), manifest.data.fingerprint, manifest.plan.model_dump()
 
 
 def read_settings_of(folder: Path) -> Settings:
     """The settings of a run directory."""
-    return stored_settings(_read_json(folder)["settings"], source=str(folder / "run.json"))
+    return read_stored_settings(read_manifest(folder).settings, str(folder / "run.json"))
 
 
 def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: Any = None, begin: Begin = start) -> Run:
@@ -168,22 +206,26 @@ def read_run(folder: Path, graph: DataGraph, steps: int | None = None, shift: An
 
 
 def restored(folder: Path, state: Run) -> Run:
-    """A run at step 0 as the last checkpoint of its directory left it."""
-    checkpoint = folder / "checkpoint.safetensors"
-    if not checkpoint.is_file():
-        return state
-    tensors = read_tensors(checkpoint)
-    about = read_about(checkpoint)
-    if "step" not in about or "seconds" not in about:
-        raise GossamerError(f"{checkpoint} says no step; it is not a checkpoint of Gossamer")
-    params, update_state = unpack_state(tensors)
-    state = with_weights(state, params, update_state, step=int(about["step"]))
+    """A run at step 0 as the newest whole checkpoint of its directory left it, the same for all hosts."""
+    found = newest_checkpoint(folder, state)
+    if found is not None:
+        state = with_weights(state, found.params, found.state, found.step, str(found.path))
+        classes = state.host.full_pass.targets.dtype == torch.int64
+        history = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
+        _check_order(history, str(folder / "metrics.jsonl"))
+        state.history = [record for record in history if record["step"] <= found.step]
+        if found.step and not state.history:
+            raise GossamerError(
+                f"{folder / 'metrics.jsonl'} has no evaluation up to step {found.step}, the checkpoint's"
+            )
+        state.seconds = found.seconds
+    step, hosts = state.engine.total(torch.tensor([state.host.step, 1], dtype=torch.float64)).tolist()
+    if step != hosts * state.host.step:
+        raise GossamerError(f"{folder}: not all ranks can restore step {state.host.step}; give them the same folder")
     if state.host.step > state.settings.steps:
         raise GossamerError(
             f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; give more --steps"
         )
-    state.history = [r for r in _read_records(folder / "metrics.jsonl") if r["step"] <= state.host.step]
-    state.seconds = float(about["seconds"])
     return state
 
 
@@ -193,26 +235,24 @@ def read_weights(folder: Path, graph: DataGraph, shift: Any = None) -> Run:
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
-    return with_weights(state, read_tensors(path), state.host.state, step=state.settings.steps)
+    return with_weights(state, read_tensors(path), state.host.state, state.settings.steps, str(path))
 
 
 def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin: Begin) -> Run:
     """The run of a directory at step 0, with its own assignment and C, on the same data."""
-    content = _read_json(folder)
-    settings = stored_settings(content["settings"], source=str(folder / "run.json"))
+    manifest, settings = read_manifest(folder), read_settings_of(folder)
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
-    network = read_tensors(folder / "network.safetensors")
-    if set(network) != {"assignment", "combination"}:
-        raise GossamerError(f"{folder / 'network.safetensors'} should hold assignment and combination")
-    state = begin(
-        graph,
-        settings,
-        assignment=network["assignment"].numpy(),
-        combination=network["combination"].numpy(),
-        shift=shift,
-    )
-    if content["data"]["fingerprint"] != state.fingerprint:
+    path, m = folder / "network.safetensors", settings.agents
+    arrays = Arrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
+    combination = arrays.take_finite("combination", "float64", m, m)
+    assignment = arrays.take_within("assignment", m, graph.num_vertices)
+    arrays.finish()
+    try:
+        state = begin(graph, settings, assignment=assignment, combination=combination, shift=shift)
+    except GossamerError as error:
+        raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
+    if manifest.data.fingerprint != state.fingerprint:
         raise GossamerError(
             f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
             f"{folder} was trained on"
@@ -220,31 +260,25 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin:
     return state
 
 
-def _read_records(path: Path) -> list[Record]:
-    try:
-        records = [json.loads(line, object_hook=_null_is_nan) for line in path.read_text().splitlines()]
-        if not all(isinstance(record.get("step"), int) for record in records):
-            raise ValueError("a line without a step")
-    except (OSError, ValueError, AttributeError) as error:
-        raise GossamerError(f"cannot read {path}: {error}") from None
+def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[Record]:
+    """The evaluations of a file, which must all have this score."""
+    records: list[Record] = []
+    for source, content in read_lines(path):
+        record = checked(model, content, source)
+        for mask in MASKS if score is not None else ():
+            if score not in getattr(record, mask).model_fields_set:
+                raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")
+        records.append(_null_is_nan(content))
     return records
 
 
-def _null_is_nan(scores: dict[str, Any]) -> dict[str, Any]:
-    return {name: math.nan if value is None else value for name, value in scores.items()}
+def _check_order(history: list[Record], source: str) -> None:
+    if any(one["step"] >= other["step"] for one, other in pairwise(history)):
+        raise GossamerError(f"{source}: the evaluations' steps should ascend")
 
 
-def _read_json(folder: Path) -> Any:
-    path = folder / "run.json"
-    try:
-        content = json.loads(path.read_text())
-    except OSError:
-        raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
-    except ValueError as error:
-        raise GossamerError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
-    missing = {"settings", "data", "summary"} - set(content)
-    if missing:
-        raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}")
-    return content
+def _null_is_nan(content: Record) -> Record:
+    return {
+        name: math.nan if value is None else _null_is_nan(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+    }

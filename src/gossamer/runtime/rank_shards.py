@@ -8,18 +8,20 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gossamer.agents.share import make_share, make_whole
+from gossamer.agents.share import Share, make_share
 from gossamer.data import DataGraph
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, shown
 from gossamer.runtime import directory
 from gossamer.runtime.cluster import Cluster
 from gossamer.runtime.deployment import Progress, host_of_settings, make_deployment
 from gossamer.runtime.job import balanced, check_alike, texts, together
+from gossamer.runtime.manifests import RankManifest
 from gossamer.runtime.messages import between_hosts, count_messages, facts_of
 from gossamer.runtime.nearby import find_nearby
 from gossamer.runtime.settings import Settings
-from gossamer.runtime.shards import FACTS, MANIFEST, read_folder, share_arrays, share_of, write_folder
+from gossamer.runtime.shards import MANIFEST, REMEDY, read_folder, share_arrays, whole_of, write_folder
 from gossamer.runtime.shards import facts_of as numbers_of
+from gossamer.runtime.share_checks import take_share
 from gossamer.runtime.training import Run
 
 
@@ -39,24 +41,39 @@ def cut_for_ranks(
     settings = settings.model_copy(update={"baselines": False})
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = balanced(deployment, size)
-    filters = [layer.filter for layer in deployment.network.layers]
-    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
-    directory.create(folder)
+    whole = whole_of(deployment)
     held = []
-    for rank in range(size):
-        agents = (hosting == rank).nonzero()[0].tolist()
-        share = make_share(whole, agents, hosting)
-        about = {"rank": rank, "ranks": size, "agents": agents, **numbers_of(share)}
-        write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
-        held.append(len(share.targets))
-    stored = {
-        **facts_of(deployment),
-        "messages": count_messages(deployment, settings),
-        "between_ranks": between_hosts(deployment, settings, hosting),
-    }
-    state = Run(settings, deployment, host_of_settings(share, settings), graph.fingerprint(), stored=stored)
-    directory.save_start(folder, state)
+    with directory.claimed(folder):
+        for rank in range(size):
+            agents = (hosting == rank).nonzero()[0].tolist()
+            share = make_share(whole, agents, hosting)
+            about = {"rank": rank, "ranks": size, "agents": agents, **numbers_of(share)}
+            write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
+            held.append(len(share.targets))
+        stored = {
+            **facts_of(deployment),
+            "messages": count_messages(deployment, settings),
+            "between_ranks": between_hosts(deployment, settings, hosting),
+        }
+        state = Run(settings, deployment, host_of_settings(share, settings), graph.fingerprint(), stored=stored)
+        directory.save_start(folder, state)
     return held
+
+
+def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> Share:
+    """The share of a rank's agents, checked: the file as its manifest says, every array as the planner expects it."""
+    manifest, arrays = read_folder(folder, "share.safetensors", RankManifest)
+    if (manifest.rank, manifest.ranks) != (rank, size):
+        raise GossamerError(
+            f"{folder} is not the shard of rank {rank} of {size}; cut it again with gossamer shard --ranks {size}"
+        )
+    agents, m = manifest.agents, manifest.num_agents
+    if m != settings.agents or agents != sorted(set(agents)) or agents[-1] >= m:
+        raise GossamerError(
+            f"{folder / MANIFEST}: num_agents should be {settings.agents}, as in run.json, and agents ascending "
+            f"numbers below it; found {m} and {shown(agents)}; {REMEDY}"
+        )
+    return take_share(arrays, agents, manifest, settings, None)
 
 
 def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
@@ -72,13 +89,9 @@ def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
             raise GossamerError(
                 f"{folder} was cut for {cut_for} ranks and {size} were started; start as many, or cut it again"
             )
-        manifest, arrays = read_folder(mine, "share.safetensors", "rank", "ranks", "agents", *FACTS)
-        share = share_of(manifest["agents"], arrays, manifest)
-        if share.hosting is None or manifest["rank"] != rank:
-            raise GossamerError(
-                f"{mine} is not the shard of rank {rank}; cut it again with gossamer shard --ranks {size}"
-            )
+        share = read_rank_shard(mine, rank, size, settings)
     check_alike(settings, fingerprint)
+    assert share.hosting is not None  # `take_share` has asked for it
     engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(dist.get_rank(), texts))
     state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine=engine, stored=stored)
     return directory.restored(folder, state)

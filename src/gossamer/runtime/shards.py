@@ -6,43 +6,34 @@ key.secret           its secret key, where keys were made with the shards (0600)
 """
 
 import hashlib
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from scipy import sparse
 
-from gossamer.agents.share import MASKS, Share, make_share, make_whole
-from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
+from gossamer.agents.share import Share, Whole, make_share, make_whole
+from gossamer.errors import GossamerError, shown
+from gossamer.files import PRIVATE, make_private, write_atomically
+from gossamer.runtime.addresses import Contact, check_apart
+from gossamer.runtime.arrays import Arrays
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.directory import to_json
-from gossamer.runtime.settings import Settings, stored_settings
-from gossamer.runtime.tensors import FORMAT, read_tensors, write_tensors
+from gossamer.runtime.documents import check_format, checked, read_json
+from gossamer.runtime.manifests import SHARD, Manifest, MemberManifest, ShardManifest
+from gossamer.runtime.settings import Settings, read_stored_settings
+from gossamer.runtime.share_checks import take_share
+from gossamer.runtime.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
+MOST_BYTES = 1 << 24  # of a manifest
+REMEDY = "copy the shard again"
+Read = TypeVar("Read", bound=Manifest)
 FACTS = ("num_agents", "num_vertices", "num_labelled", "num_classes")  # of a share, in its manifest
-
-
-@dataclass(frozen=True)
-class Contact:
-    """Where an agent listens, host:port, and the public key (Z85) that proves it is the one."""
-
-    address: str
-    key: str | None  # None on a network that is trusted
-
-
-def check_address(address: str, where: str) -> str:
-    """host:port as it is, or an error that says where it stood."""
-    host, _, port = address.rpartition(":")
-    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0
-    if not host or len(address.split()) != 1 or not 0 < number < 65536:
-        raise GossamerError(f"{where}: expected an address host:port, got {address!r}")
-    return address
 
 
 @dataclass(frozen=True)
@@ -53,6 +44,7 @@ class Shard:
     contact: Contact
     neighbours: dict[int, Contact]
     keep: int  # checkpoints, as many as distant agents can be apart
+    members: tuple[str | None, ...]  # the verify keys (Z85) of all agents; None on a network that is trusted
 
     @property
     def agent(self) -> int:
@@ -68,19 +60,24 @@ class Shard:
         return self.share
 
 
-def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence[Contact]) -> list[Shard]:
-    """The shard of every agent."""
+def cut(
+    deployment: Deployment,
+    settings: Settings,
+    run: str,
+    contacts: Sequence[Contact],
+    members: Sequence[str] | None = None,
+) -> list[Shard]:
+    """The shard of every agent; `members` are the verify keys of all, for a network that is not trusted."""
     m = deployment.num_agents
     if len(contacts) != m:
         raise GossamerError(f"expected one address for each of {m} agents, got {len(contacts)}")
-    filters = [layer.filter for layer in deployment.network.layers]
     links = deployment.links & ~np.eye(m, dtype=bool)
     if sparse.csgraph.connected_components(sparse.csr_array(links))[0] > 1:
         raise GossamerError(
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
-    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
+    whole = whole_of(deployment)
     keep = checkpoints_to_keep(diameter(links), settings)
     return [
         Shard(
@@ -90,9 +87,16 @@ def cut(deployment: Deployment, settings: Settings, run: str, contacts: Sequence
             contacts[k],
             {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()},
             keep,
+            tuple(members or [None] * m),
         )
         for k in range(m)
     ]
+
+
+def whole_of(deployment: Deployment) -> Whole:
+    """What shares are cut from."""
+    gathers, combination = deployment.network.gathers, deployment.combination
+    return make_whole(deployment.graph, deployment.shift, gathers, deployment.assignment, combination)
 
 
 def diameter(links: Any) -> int:
@@ -119,9 +123,25 @@ def write_shard(folder: Path, shard: Shard) -> None:
 
 
 def read_shard(folder: Path) -> Shard:
-    """A shard, checked: every file as its manifest says."""
-    manifest, common, arrays = read_member(folder, "share.safetensors", "keep", *FACTS)
-    return Shard(share=share_of((manifest["agent"],), arrays, manifest), keep=manifest["keep"], **common)
+    """A shard, checked: every file as its manifest says, every array as the planner expects it."""
+    manifest, arrays = read_folder(folder, "share.safetensors", ShardManifest)
+    path = str(folder / MANIFEST)
+    settings, neighbours = read_membership(manifest, path)
+    m, most = manifest.num_agents, checkpoints_to_keep(manifest.num_agents, settings)
+    if m != settings.agents:
+        raise GossamerError(f"{path}: num_agents is {m} and settings.agents {settings.agents}; {REMEDY}")
+    if manifest.keep > most:
+        raise GossamerError(f"{path}: keep should be at most {most} checkpoints, found {manifest.keep}; {REMEDY}")
+    members = read_member_keys(manifest, m, path)
+    share = take_share(arrays, (manifest.agent,), manifest, settings, {manifest.agent, *neighbours})
+    times = 0 if share.train_times is None else len(share.train_times)
+    if settings.batch > times:
+        raise GossamerError(
+            f"{path}: settings.batch should be at most {times}, the time steps with a training example, found "
+            f"{settings.batch}; {REMEDY}"
+        )
+    contact = manifest.contact.contact()
+    return Shard(share, settings, manifest.run, contact, neighbours, manifest.keep, members)
 
 
 def membership(shard: Any) -> dict[str, Any]:
@@ -130,58 +150,64 @@ def membership(shard: Any) -> dict[str, Any]:
         "run": shard.run,
         "contact": _contact_to_dict(shard.contact),
         "neighbours": {str(z): _contact_to_dict(contact) for z, contact in shard.neighbours.items()},
+        "members": list(shard.members),
         "settings": shard.settings.model_dump(),
     }
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """One file of arrays and, last, a manifest: what is said `about` them, and the file's checksum."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
-    write_tensors(folder / name, tensors)
-    manifest = {"format": FORMAT, **about, "checksums": {name: _sha256(folder / name)}}
-    write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode())
+    make_private(folder)
+    tensors = {key: torch.from_numpy(np.array(array, order="C")) for key, array in arrays.items()}  # none shared
+    write_tensors(folder / name, tensors, PRIVATE)
+    manifest = {"format": SHARD, **about, "checksums": {name: _sha256(folder / name)}}
+    write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode(), PRIVATE)
 
 
-def read_member(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The manifest of an agent's shard, what it says of the `membership`, and the arrays of its file."""
-    needed = ("agent", "num_classes", "run", "contact", "neighbours", "settings", *about)
-    manifest, arrays = read_folder(folder, name, *needed)
-    common = {
-        "settings": stored_settings(manifest["settings"], source=str(folder / MANIFEST)),
-        "run": manifest["run"],
-        "contact": Contact(**manifest["contact"]),
-        "neighbours": {int(z): Contact(**contact) for z, contact in manifest["neighbours"].items()},
-    }
-    return manifest, common, arrays
+def read_membership(manifest: MemberManifest, path: str) -> tuple[Settings, dict[int, Contact]]:
+    """The settings and the neighbours of an agent's manifest, which must fit each other."""
+    settings = read_stored_settings(manifest.settings, path)
+    m, agent = settings.agents, manifest.agent
+    if agent >= m:
+        raise GossamerError(f"{path}: agent should be 0 to {m - 1}, as settings.agents is {m}; found {agent}; {REMEDY}")
+    neighbours: dict[int, Contact] = {}
+    for name, contact in manifest.neighbours.items():
+        number = int(name) if re.fullmatch(r"0|[1-9][0-9]{0,9}", name) else m
+        if number >= m or number == agent:
+            raise GossamerError(
+                f"{path}: neighbours should be numbered 0 to {m - 1} without {agent}, found {shown(name)}; {REMEDY}"
+            )
+        neighbours[number] = contact.contact()
+    if not neighbours and m > 1:
+        raise GossamerError(f"{path}: neighbours should name at least one agent, found none; {REMEDY}")
+    check_apart([manifest.contact.contact(), *neighbours.values()], path)
+    return settings, neighbours
 
 
-def read_folder(folder: Path, name: str, *about: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The manifest of a shard's folder, which must say so much, and the arrays of its file, checked."""
-    manifest = _manifest(folder, {"checksums", *about})
-    for file, expected in {name: None, **manifest["checksums"]}.items():
-        path = folder / Path(file).name
-        if not path.is_file():
-            raise GossamerError(f"{folder} is not whole: {file} is missing; copy the shard again")
-        if _sha256(path) != expected:
-            raise GossamerError(f"{path} is not what {folder / MANIFEST} says: copy the shard again")
-    return manifest, {key: tensor.numpy() for key, tensor in read_tensors(folder / name).items()}
+def read_member_keys(manifest: MemberManifest, num_agents: int, path: str) -> tuple[str | None, ...]:
+    """The verify keys of all agents."""
+    found = len(manifest.members)
+    if found != num_agents:
+        raise GossamerError(f"{path}: members should have {num_agents} verify keys, found {found}; {REMEDY}")
+    return tuple(manifest.members)
 
 
-def _manifest(folder: Path, about: set[str]) -> dict[str, Any]:
-    path = folder / MANIFEST
+def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Arrays]:
+    """The manifest of a shard's folder, and the arrays of its file: the one that the manifest was written for."""
+    path, file = folder / MANIFEST, folder / name
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = read_json(path, MOST_BYTES)
     except OSError:
         raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
-    except ValueError as error:
-        raise GossamerError(f"{path} is not valid JSON: {error}; copy the shard again") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise GossamerError(f"{path} should have the format version {FORMAT}; it was written by another Gossamer")
-    missing = about - set(content)
-    if missing:
-        raise GossamerError(f"{path} is damaged: it has no {', '.join(sorted(missing))}; copy the shard again")
-    return content
+    check_format(content, path, SHARD)
+    manifest = checked(model, content, str(path), REMEDY)
+    if set(manifest.checksums) != {name}:
+        raise GossamerError(f"{path}: checksums should hold that of {name} alone; {REMEDY}")
+    if not file.is_file():
+        raise GossamerError(f"{folder} is not whole: {name} is missing; {REMEDY}")
+    if _sha256(file) != manifest.checksums[name]:
+        raise GossamerError(f"{file} is not what {path} says: {REMEDY}")
+    return manifest, Arrays(file, read_arrays(file), REMEDY)
 
 
 def _contact_to_dict(contact: Contact) -> dict[str, str | None]:
@@ -189,7 +215,8 @@ def _contact_to_dict(contact: Contact) -> dict[str, str | None]:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stored_features(features: Any) -> dict[str, Any]:
@@ -199,13 +226,6 @@ def stored_features(features: Any) -> dict[str, Any]:
     csr = features.tocsr()
     parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": np.array(csr.shape)}
     return {f"features.{name}": part for name, part in parts.items()}
-
-
-def restored_features(arrays: Mapping[str, Any]) -> Any:
-    if "features" in arrays:
-        return arrays["features"]
-    parts = tuple(arrays[f"features.{part}"] for part in ("data", "indices", "indptr"))
-    return sparse.csr_array(parts, shape=tuple(arrays["features.shape"]))
 
 
 def facts_of(share: Share) -> dict[str, Any]:
@@ -233,24 +253,3 @@ def share_arrays(share: Share) -> dict[str, Any]:
     slots = None if share.slots is None else np.array([share.slots])
     optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}
-
-
-def share_of(agents: Sequence[int], arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> Share:
-    """The share of these agents from what `share_arrays` and `facts_of` gave."""
-    layers = range(sum(name.startswith("field.train.") for name in arrays))
-    return Share(
-        agents=tuple(agents),
-        **{name: facts[name] for name in FACTS},
-        vertices=arrays["vertices"],
-        owner=arrays["owner"],
-        entries=(arrays["shift.row"], arrays["shift.column"], arrays["shift.value"]),
-        train_fields=[list(arrays[f"field.train.{layer}"]) for layer in layers],
-        full_fields=[list(arrays[f"field.full.{layer}"]) for layer in layers],
-        features=restored_features(arrays),
-        targets=arrays["targets"],
-        masks={name: arrays[f"mask.{name}"] for name in MASKS},
-        train_times=arrays.get("train_times"),
-        combination=arrays["combination"],
-        hosting=arrays.get("hosting"),
-        slots=int(arrays["slots"][0]) if "slots" in arrays else None,
-    )

@@ -8,8 +8,6 @@ site.safetensors    the site's vertices, the edges that touch them, and its row 
 
 import hashlib
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,33 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.planning import Site
-from gossamer.agents.share import MASKS
 from gossamer.data.site import SiteData, read_site
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, naming, shown
+from gossamer.runtime.addresses import Contact, check_address, check_apart
 from gossamer.runtime.deployment import network_for
+from gossamer.runtime.keys import read_key, split_key
+from gossamer.runtime.manifests import MOST_SITES, SiteManifest
 from gossamer.runtime.settings import Settings, make_settings
 from gossamer.runtime.shards import (
-    Contact,
-    check_address,
+    MANIFEST,
     membership,
-    read_member,
-    restored_features,
+    read_folder,
+    read_member_keys,
+    read_membership,
     stored_features,
     write_folder,
 )
-from gossamer.runtime.sockets import check_key, public_of
+from gossamer.runtime.share_checks import take_site
+from gossamer.runtime.signatures import verify_key
+from gossamer.runtime.site_files import read_combination, read_members, read_neighbours, read_site_file
+from gossamer.runtime.sockets import public_of
 
-NEEDED: dict[str, tuple[type, ...]] = {
-    "run": (str,),
-    "agent": (int,),
-    "address": (str,),
-    "data": (str,),
-    "neighbours": (dict,),
-    "settings": (dict,),
-}
-ALLOWED: dict[str, tuple[type, ...]] = {"secret": (str,), "classes": (int, list), "combination": (str,)}
 POOLED = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
-MOST_CLASSES = 1 << 16
 OWN = (*POOLED, "threads")  # settings that the sites need not have alike
 
 
@@ -60,6 +53,7 @@ class SiteShard:
     run: str
     contact: Contact
     neighbours: dict[int, Contact]
+    members: tuple[str | None, ...]  # the verify keys (Z85) of all agents; None where the site file has none
 
     @property
     def num_agents(self) -> int:
@@ -80,7 +74,7 @@ class SiteShard:
             self.num_agents,
             tuple(sorted(self.neighbours)),
             data,
-            tuple(layer.filter for layer in network.layers),
+            tuple(network.gathers),
             settings.shift_kind,
             json.dumps({**alike, "outputs": data.num_outputs, "classes": data.num_classes}, sort_keys=True),
             self.weights,
@@ -89,48 +83,30 @@ class SiteShard:
 
 def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     """A site from its TOML file, and the secret key that the file points to. Paths are relative to the file."""
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise GossamerError(f"cannot read {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise GossamerError(f"{path} is not valid TOML: {error}") from None
-    _check_keys(path, given)
-    settings = _settings(path, given["settings"])
-    agent, m = given["agent"], settings.agents
+    given = read_site_file(path)
+    settings = _settings(path, given.settings)
+    agent, m = given.agent, settings.agents
     if not 0 <= agent < m:
-        raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {agent}")
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given["run"]):
-        raise GossamerError(f"{path}: run must be up to 64 letters, digits, dots or dashes, got {given['run']!r}")
-    neighbours = _neighbours(path, given["neighbours"], agent, m)
-    data = read_site(path.parent / given["data"], agent, _classes(path, given.get("classes")))
+        raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
+    neighbours, keys = _neighbours(path, given.neighbours, agent, m)
+    data = read_site(path.parent / given.data, agent, given.classes)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
     if strangers:
         raise GossamerError(
             f"{path}: edges lead to agent {strangers[0]}, which is not a neighbour; give its address, or leave the "
             "edges out at both sites"
         )
-    secret = _read_secret(path.parent / given["secret"]) if "secret" in given else None
-    weights = _row_of_c(path.parent / given["combination"], agent, m, neighbours) if "combination" in given else None
-    contact = Contact(check_address(given["address"], str(path)), None if secret is None else public_of(secret))
-    _check_apart(path, [contact, *neighbours.values()])
-    return SiteShard(agent, data, weights, settings, given["run"], contact, neighbours), secret
-
-
-def _check_keys(path: Path, given: Mapping[str, Any]) -> None:
-    kinds = NEEDED | ALLOWED
-    missing = [name for name in NEEDED if name not in given]
-    if missing:
-        raise GossamerError(f"{path} has no {missing[0]}; a site file needs {', '.join(NEEDED)}")
-    for name, value in given.items():
-        if name not in kinds:
-            raise GossamerError(f"{path}: unknown key {name!r}; known: {', '.join(kinds)}")
-        if not isinstance(value, kinds[name]) or isinstance(value, bool):
-            expected = " or ".join(
-                {"str": "text", "int": "a whole number", "list": "a list", "dict": "a table"}[k.__name__]
-                for k in kinds[name]
-            )
-            raise GossamerError(f"{path}: {name} must be {expected}, got {value!r}")
+    secret = None if given.secret is None else read_key(path.parent / given.secret)
+    weights = None
+    if given.combination is not None:
+        weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
+    with naming(path if given.secret is None else path.parent / given.secret):
+        public = None if secret is None else public_of(secret)
+    contact = Contact(check_address(given.address, str(path)), public)
+    check_apart([contact, *neighbours.values()], str(path))
+    own = {} if secret is None else {agent: verify_key(secret)}
+    members = _members(path, given.members, keys | own, agent, m)
+    return SiteShard(agent, data, weights, settings, given.run, contact, neighbours, members), secret
 
 
 def _settings(path: Path, values: dict[str, Any]) -> Settings:
@@ -142,65 +118,53 @@ def _settings(path: Path, values: dict[str, Any]) -> Settings:
     return make_settings(values, source=str(path))
 
 
-def _neighbours(path: Path, table: Mapping[str, Any], agent: int, m: int) -> dict[int, Contact]:
-    found = {}
-    for name, entry in table.items():
-        if name not in map(str, range(m)) or int(name) == agent:
-            raise GossamerError(f"{path}: neighbours are numbered 0 to {m - 1} without {agent} itself, got {name!r}")
-        if not isinstance(entry, dict) or not set(entry) <= {"address", "key"} or "address" not in entry:
-            raise GossamerError(f'{path}: neighbour {name} must be {{ address = "host:port", key = "..." }}')
-        key = check_key(entry["key"], f"{path}, neighbour {name}") if "key" in entry else None
-        found[int(name)] = Contact(check_address(str(entry["address"]), f"{path}, neighbour {name}"), key)
-    if not found and m > 1:
-        raise GossamerError(f"{path} names no neighbour, so this site could train with nobody")
-    return dict(sorted(found.items()))
+def _neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> tuple[dict[int, Contact], dict[int, str]]:
+    """Where the neighbours are, with their CURVE keys, and the verify keys of those that have keys."""
+    found, members = dict[int, Contact](), dict[int, str]()
+    for z, entry in read_neighbours(path, table, agent, m).items():
+        where = f"{path}, neighbour {z}"
+        key = None
+        if entry.key is not None:
+            key, members[z] = split_key(entry.key, where)
+        found[z] = Contact(check_address(entry.address, where), key)
+    return found, members
 
 
-def _classes(path: Path, given: int | list[Any] | None) -> list[str] | None:
-    if given is None:
-        return None
-    many = given if isinstance(given, int) else len(given)
-    if not 2 <= many <= MOST_CLASSES:
-        raise GossamerError(f"{path}: classes must be 2 to {MOST_CLASSES}, got {many}")
-    names = [str(name) for name in (range(given) if isinstance(given, int) else given)]
-    if len(set(names)) < len(names):
-        raise GossamerError(f"{path}: classes must have different names, got {given}")
-    return names
-
-
-def _check_apart(path: Path, contacts: list[Contact]) -> None:
-    """An agent is known by its key and reached at its address, so no two may share one."""
-    for what in ("address", "key"):
-        values = [value for contact in contacts if (value := getattr(contact, what)) is not None]
-        twice = [value for value in values if values.count(value) > 1]
-        if twice:
-            raise GossamerError(f"{path}: two agents have the {what} {twice[0]}; give each its own")
-
-
-def _read_secret(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise GossamerError(f"cannot read the secret key {path}: {error}; make one with gossamer keys") from None
+def _members(path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int) -> tuple[str | None, ...]:
+    """The verify keys of all agents: those that are `known`, and those of the members that are no neighbours."""
+    found = dict(known)
+    for z, public in read_members(path, table, m).items():
+        _, key = split_key(public, f"{path}, member {z}")
+        if found.setdefault(z, key) != key:
+            raise GossamerError(f"{path}: member {z} has another key than the one given for agent {z} elsewhere")
+    if len(set(found.values())) < len(found):
+        raise GossamerError(f"{path}: two agents have the same verify key; give each its own pair")
+    unknown = [k for k in range(m) if k != agent and k not in found]
+    if known.keys() - {agent} and unknown:
+        raise GossamerError(
+            f"{path} has no key of agent {unknown[0]}; what it states is passed on by others, so every site must know "
+            f'the public keys of all: add a table [members] with {unknown[0]} = "..."'
+        )
+    return tuple(found.get(k) for k in range(m))
 
 
 def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact]) -> NDArray[np.float64]:
     """This agent's row of C, from the topology.json of `gossamer topology` or a CSV file with C or that row."""
-    try:
-        if path.suffix == ".json":
-            C = np.array(json.loads(path.read_text())["combination"], dtype=np.float64)
-        else:
-            C = np.loadtxt(path, delimiter=",", ndmin=2, dtype=np.float64)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GossamerError(f"cannot read C from {path}: {error}") from None
+    C = read_combination(path, m)
     if C.shape not in ((m, m), (1, m)):
         raise GossamerError(f"{path} must hold C, {m} x {m}, or row {agent} of it; got {C.shape}")
     row = C[agent] if len(C) == m and m > 1 else C[0]
+    if not np.isfinite(row).all():
+        raise GossamerError(f"{path}: row {agent} of C must hold finite numbers")
     others = set(np.flatnonzero(row).tolist()) - {agent, *neighbours}
     if others:
         raise GossamerError(f"{path} mixes with agent {min(others)}, which is not a neighbour of agent {agent}")
-    if not np.isfinite(row).all() or abs(row.sum() - 1.0) > 1e-9:
-        raise GossamerError(f"{path}: row {agent} of C must sum to 1 (A1), it sums to {row.sum()}")
+    with np.errstate(over="ignore"):
+        total = row.sum()
+    if not abs(total - 1.0) <= 1e-9:
+        raise GossamerError(f"{path}: row {agent} of C must sum to 1 (A1), it sums to {total}")
+    if row[agent] == 0.0:
+        raise GossamerError(f"{path}: C must not be 0 on its diagonal (28), and it is at agent {agent}")
     return np.asarray(row)
 
 
@@ -240,16 +204,13 @@ def is_site(folder: Path) -> bool:
 
 
 def read_site_shard(folder: Path) -> SiteShard:
-    """A site's shard, checked: every file as its manifest says."""
-    manifest, common, arrays = read_member(folder, "site.safetensors")
-    data = SiteData(
-        arrays["vertices"],
-        arrays["owner"],
-        arrays["edges"],
-        arrays["weights"],
-        restored_features(arrays),
-        arrays["targets"],
-        {name: arrays[f"mask.{name}"] for name in MASKS},
-        manifest["num_classes"],
-    )
-    return SiteShard(agent=manifest["agent"], data=data, weights=arrays.get("combination"), **common)
+    """A site's shard, checked: every file as its manifest says, every array as the planner expects it."""
+    manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
+    path = str(folder / MANIFEST)
+    settings, neighbours = read_membership(manifest, path)
+    if settings.agents > MOST_SITES:
+        raise GossamerError(f"{path}: settings.agents should be at most {MOST_SITES}, found {settings.agents}")
+    agent = manifest.agent
+    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *neighbours})
+    contact, members = manifest.contact.contact(), read_member_keys(manifest, settings.agents, path)
+    return SiteShard(agent, data, weights, settings, manifest.run, contact, neighbours, members)

@@ -1,0 +1,123 @@
+"""Rows of a CSV file, and matrices of numbers in text, that nobody has checked; every mistake has its file and line.
+
+A file may have a sixteenth of the memory that is available, as cells take more memory than their text, and a cell
+131072 characters, the csv module's limit. Rows are handed on one by one.
+"""
+
+import csv
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.errors import FileError, GossamerError, one_line, shown
+from gossamer.machine import as_size, available_memory
+from gossamer.reading import require_regular
+
+SHARE = 16  # of the available memory, for a file
+MOST_DIGITS = 18  # of a whole number, so that it fits in 64 bits
+Row = tuple[int, list[str]]  # line number and cells
+
+
+def read_rows(path: Path, columns: int) -> tuple[list[str], Iterator[Row]]:
+    """The header, of at least so many columns, and the rows, each with as many cells as the header."""
+    cells = _cells(path)
+    _, header = next(cells, (1, []))
+    if len(header) < columns:
+        raise GossamerError(f"{path} needs a header with at least {columns} columns, got {shown(header)}")
+    return header, _fitting(path, len(header), cells)
+
+
+def named_rows(path: Path, columns: Sequence[str], expected: str) -> Iterator[Row]:
+    """The cells below these names of the header, in this order; `expected` says what rows should hold."""
+    try:
+        header, rows = read_rows(path, len(columns))
+        missing = [name for name in columns if name not in header]
+        if missing:
+            raise GossamerError(f"{path} has no column {missing[0]}, its header is {shown(header)}")
+        places = [header.index(name) for name in columns]
+        for line, row in rows:
+            yield line, [row[place] for place in places]
+    except GossamerError as error:
+        raise GossamerError(f"{error}; expected {expected}") from None
+
+
+def whole_number(cell: str) -> int:
+    """The whole number of at most 18 digits in a cell; a ValueError says what else it is."""
+    if len(cell) > MOST_DIGITS:
+        raise ValueError(f"{shown(cell)} is no whole number of at most {MOST_DIGITS} digits")
+    return int(cell)
+
+
+def read_matrix(path: Path) -> NDArray[np.float64]:
+    """A matrix in text: a row a line, numbers separated by commas or blanks, nothing after a #."""
+    numbers, width, rows = array("d"), 0, 0
+    for line, text in _lines(path):
+        groups = text.partition("#")[0].strip().split(",")
+        if groups == [""]:
+            continue
+        try:
+            row = [float(cell) for group in groups for cell in (group.split() or [""])]
+        except ValueError as error:
+            raise FileError(path, f"it is not a matrix of numbers: line {line}: {one_line(error)}") from None
+        if rows and len(row) != width:
+            raise FileError(
+                path, f"it is not a matrix of numbers: line {line} has {len(row)} of them, those before {width}"
+            )
+        width, rows = len(row), rows + 1
+        numbers.extend(row)
+    return np.array(numbers, dtype=np.float64).reshape(rows, max(width, 1))
+
+
+def _fitting(path: Path, width: int, cells: Iterator[Row]) -> Iterator[Row]:
+    for line, row in cells:
+        if len(row) != width:
+            raise GossamerError(f"{path}, line {line}: expected {width} cells as in the header, got {len(row)}")
+        yield line, row
+
+
+def _cells(path: Path) -> Iterator[Row]:
+    """All rows that are not empty, their cells stripped of blanks."""
+    reader = csv.reader(text for _, text in _lines(path))
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise GossamerError(f"cannot read {path}, line {reader.line_num}: {error}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, the line ends kept."""
+    try:
+        require_regular(path)
+        size, most = path.stat().st_size, available_memory() // SHARE
+        if size > most:
+            raise FileError(
+                path,
+                f"it has {as_size(size)}; a table may have {as_size(most)}, 1/{SHARE} of the memory that is available. "
+                "An .npz file takes less",
+            )
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            line = 0
+            for line, text in enumerate(file, 1):
+                if "\0" in text:
+                    raise GossamerError(f"cannot read {path}, line {line}: expected text, got a NUL byte")
+                yield line, text
+    except OSError as error:
+        raise FileError(path, error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        where = _line_of_bad_text(path)
+        raise GossamerError(f"cannot read {path}, line {where}: it is not UTF-8 text ({error.reason})") from None
+
+
+def _line_of_bad_text(path: Path) -> int:
+    with path.open("rb") as file:
+        for line, content in enumerate(file, 1):
+            try:
+                content.decode()
+            except UnicodeDecodeError:
+                return line
+    return 1

@@ -1,0 +1,76 @@
+"""Addresses and public keys of agents, checked where they are written and where they are read."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from gossamer.errors import GossamerError
+
+LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE | re.ASCII)  # RFC 1123; containers have _
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Where an agent listens, host:port, and the public key (Z85) that proves it is the one."""
+
+    address: str
+    key: str | None  # None on a network that is trusted
+
+
+def check_address(address: str, where: str) -> str:
+    """host:port as it is, or an error that says where it stood.
+
+    The host is a name in ASCII (an international one in its IDNA form, xn--...), an IPv4 address, or an IPv6 address
+    in brackets; the port is 1 to 65535.
+    """
+    host, _, port = address.rpartition(":")
+    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 and port[0] != "0" else 0
+    if not 0 < number < 65536 or not _is_host(host):
+        hint = ""
+        if not address.isascii():
+            hint = "; write an international name in its IDNA form, xn--..."
+        elif host.count(":") > 1 and not host.startswith("["):
+            hint = "; write an IPv6 address in brackets, [::1]:5555"
+        raise GossamerError(f"{where}: expected an address host:port, got {address[:300]!a}{hint}")
+    return address
+
+
+def check_apart(contacts: list[Contact], where: str) -> None:
+    """An agent is known by its key and reached at its address, so no two may share one."""
+    for what in ("address", "key"):
+        seen: set[str] = set()
+        for value in (getattr(contact, what) for contact in contacts):
+            if value is not None and value in seen:
+                raise GossamerError(f"{where}: two agents have the {what} {value}; give each its own")
+            seen.add(value)
+
+
+def is_public_key(text: str) -> bool:
+    """Whether a text is 32 bytes in Z85: eight groups of five digits to the base 85, each below 2^32."""
+    if len(text) != 40 or not set(text) <= set(Z85):
+        return False
+    for begin in range(0, 40, 5):
+        number = 0
+        for digit in text[begin : begin + 5]:
+            number = 85 * number + Z85.index(digit)
+        if number >= 2**32:
+            return False
+    return True
+
+
+def _is_host(host: str) -> bool:
+    if host.startswith("[") and host.endswith("]"):
+        number, percent, scope = host[1:-1].partition("%")
+        return _is_ip(number, 6) and (not percent or bool(LABEL.fullmatch(scope)))
+    if re.fullmatch(r"[0-9.]+", host):
+        return _is_ip(host, 4)
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= 253 and all(LABEL.fullmatch(label) for label in labels)
+
+
+def _is_ip(text: str, kind: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == kind
+    except ValueError:
+        return False

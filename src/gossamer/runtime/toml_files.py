@@ -1,0 +1,54 @@
+"""The one reader of TOML files that users write: settings and sites.
+
+tomllib takes time in the square of a key's dots and a frame of the stack for each bracket, so both are bounded before
+it sees the text, and so is the size of the file.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import GossamerError, one_line
+from gossamer.reading import read_text
+
+MOST_BYTES = 1_000_000
+MOST_DOTS = 8  # in a key
+MOST_BRACKETS = 16  # inside each other
+TOKENS = re.compile(
+    r"""
+      \#[^\n]*                                        # a comment
+    | \"{3} (?: [^"\\] | \\. | \"{1,2}(?!\") )*+ \"{0,3}   # text in several lines; without an end, all that follows
+    | '{3} (?: [^'] | '{1,2}(?!') )*+ '{0,3}
+    | \" (?: [^"\\\n] | \\. )*+ \"?                   # text in one line
+    | ' [^'\n]*+ '?
+    | [\[\]{}=,.\n]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file, unchecked but for their number and depth."""
+    text = read_text(path, MOST_BYTES)
+    _check_depth(path, text)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of TOML itself, or an integer of thousands of digits
+        raise GossamerError(f"{path} is not valid TOML: {one_line(error)}") from None
+
+
+def _check_depth(path: Path, text: str) -> None:
+    """Refuse keys of many dots and many brackets inside each other, wherever they are not part of a text."""
+    dots = brackets = 0
+    for token in TOKENS.finditer(text):
+        mark = token[0]
+        if mark == ".":
+            dots += 1
+        elif mark in ("[", "]", "{", "}", "=", ",", "\n"):
+            dots = 0
+            brackets = max(0, brackets + (mark in "[{") - (mark in "]}"))
+        if dots > MOST_DOTS or brackets > MOST_BRACKETS:
+            line = text.count("\n", 0, token.start()) + 1
+            what = f"{MOST_DOTS} dots in a key" if dots > MOST_DOTS else f"{MOST_BRACKETS} brackets inside each other"
+            raise GossamerError(f"{path}, line {line}: expected at most {what}")
