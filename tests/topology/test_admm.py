@@ -4,7 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import sdp
 from oracles.graphs import random_adjacency
@@ -15,6 +15,7 @@ from gossamer.topology.admm import (
     State,
     _prox_of_radius,
     iterate,
+    literal,
     problem_29,
     project,
     spectral_radius,
@@ -53,14 +54,15 @@ def soft(x: np.ndarray, threshold: float) -> np.ndarray:
     return np.sign(x) * np.maximum(abs(x) - threshold, 0)
 
 
-def plain_algorithm(A: np.ndarray, radius: float, penalty: float, iterations: int) -> np.ndarray:
-    """Algorithm 2 as printed, from zeros."""
-    Z, U = np.zeros_like(A), np.zeros_like(A)
+def plain_algorithm(
+    A: np.ndarray, radius: float, penalty: float, iterations: int, Z: np.ndarray, U: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """C, Z and U of Algorithm 2 as printed, from Z and U."""
     for _ in range(iterations):
         C = literally_projected(Z - U, radius)
         Z = soft((C + U) * A, 1 / penalty) + (C + U) * (1 - A)
         U = U + C - Z
-    return Z
+    return C, Z, U
 
 
 @given(SIZES, SEEDS, SCALES, RADII)
@@ -156,6 +158,22 @@ def test_an_iteration_is_s1_s2_s3(m: int, seed: int, radius: float) -> None:
     )
 
 
+@settings(max_examples=20)
+@given(st.integers(2, 9), SEEDS, RADII, st.floats(0.05, 50.0))
+def test_the_literal_algorithm_is_the_printed_one_at_every_iteration(
+    m: int, seed: int, radius: float, penalty: float
+) -> None:
+    A = price(random_adjacency(m, 0.4, seed) > 0)
+    Z, U = normal(m, seed), normal(m, seed + 1)  # "chosen at random"
+    states = list(islice(literal(problem_29(A), radius, State(Z, Z, U, penalty)), 120))
+    for iterations in (1, 2, 10, 11, 60, 120):  # the penalty would adapt after 10
+        expected = plain_algorithm(A, radius, penalty, iterations, Z, U)
+        state = states[iterations - 1]
+        for found, wanted in zip((state.C, state.Z, state.U), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-9)
+        assert state.penalty == penalty
+
+
 @given(SIZES, SEEDS, st.floats(0.05, 0.95), st.sampled_from([1.0, 1.6, 1.9]))
 def test_the_multiplier_never_exceeds_the_price(m: int, seed: int, radius: float, relaxation: float) -> None:
     A = price(random_adjacency(m, 0.4, seed, connected=False) > 0)
@@ -174,7 +192,7 @@ def test_the_residuals_go_to_zero_and_c_meets_z(kind: str) -> None:
 def test_the_limit_depends_neither_on_relaxation_nor_on_the_penalty() -> None:
     links = GRAPHS["sparse"](7)
     A, radius = price(links), 0.45
-    plain = plain_algorithm(A, radius, 2.0, 3000)
+    _, plain, _ = plain_algorithm(A, radius, 2.0, 3000, np.zeros_like(A), np.zeros_like(A))
     optimum, best = sdp.sparsest(links, 1 - radius)
     assert (A * abs(plain)).sum() == pytest.approx(optimum, abs=1e-6)
     np.testing.assert_allclose(plain, best, atol=1e-3)  # this problem has one solution

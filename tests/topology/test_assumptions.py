@@ -8,6 +8,7 @@ from oracles.graphs import cycles
 from topology.cases import radius_of
 
 from gossamer.topology import check_assumptions, complete, line, metropolis, ring, uniform
+from gossamer.topology.fastest import deployable
 
 
 @pytest.mark.parametrize("weigh", [metropolis, uniform])
@@ -72,3 +73,20 @@ def test_a_weight_however_small_without_a_link_fails_a3() -> None:
     C = metropolis(ring(4))
     C[[0, 2], [2, 0]] = -1e-300
     assert check_assumptions(C, ring(4)).a3 is False
+
+
+def test_the_least_own_weight_is_measured_whatever_its_sign() -> None:
+    C = metropolis(ring(4))
+    assert check_assumptions(C, ring(4)).own_weight == pytest.approx(1 / 3)
+    assert check_assumptions(C, ring(4)).keeps_own
+    C = np.array([[-0.25, 1.25], [1.25, -0.25]])
+    assert check_assumptions(C, line(2)).own_weight == 0.25
+    assert not check_assumptions((complete(4) + 0.0) / 3, complete(4)).keeps_own
+
+
+def test_made_weights_never_vanish_on_the_diagonal() -> None:
+    Z = np.array([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]])  # the fastest on a line of three
+    C = deployable(Z, nonnegative=False)
+    found = check_assumptions(C, line(3))
+    assert found.holds == {"A1": True, "A2": True, "A3": True}
+    assert found.keeps_own

@@ -15,6 +15,7 @@ from gossamer.topology import certify, complete, design, line, links_of, metropo
 KEYS = {
     *("agents", "combination", "spectral_radius", "spectrum", "objective", "lower_bound"),
     *("needed_links", "added_links", "missing_links", "holds", "asymmetry", "row_error", "off_links", "components"),
+    "own_weight",
     *("nonnegative", "sparsity", "gap", "floor", "floor_cost", "iterations", "rounds"),
     *("parameters", "bytes_per_round"),
 }

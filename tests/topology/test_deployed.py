@@ -10,9 +10,10 @@ from oracles import sdp
 from oracles.graphs import random_adjacency
 from topology.cases import GRAPHS, Links, assert_deployable, by_pairs, off_diagonal, radius_of
 
-from gossamer.errors import GossamerWarning
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.topology import Design, certify, design, links_of, metropolis
 from gossamer.topology.admm import State, problem_29, start
+from gossamer.topology.fastest import proved_below
 
 designing = sys.modules["gossamer.topology.design"]  # the function of this name hides the module
 
@@ -165,3 +166,23 @@ def test_every_design_is_deployable(
     found = certify(C, links_of(C), links, made)
     assert found.assumptions.components == 1
     assert found.rounds is not None
+
+
+def test_a_bound_above_what_a_feasible_matrix_reaches_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = GRAPHS["sparse"](8)
+    honest = design(links, 0.6)
+    assert honest.objective > 0
+
+    def too_high(*problem: object) -> tuple[float, float]:
+        return 1.1 * honest.objective, 1.0
+
+    monkeypatch.setattr(designing, "lower_bound", too_high)
+    with pytest.raises(GossamerError, match="one of them is wrong"):
+        design(links, 0.6)
+
+
+def test_a_bound_that_rounding_puts_above_is_what_was_reached() -> None:
+    assert proved_below(0.5 + 1e-12, 0.5) == 0.5
+    assert proved_below(0.4, 0.5) == 0.4
+    with pytest.raises(GossamerError, match="one of them is wrong"):
+        proved_below(0.5 + 1e-8, 0.5)

@@ -2,9 +2,9 @@
 
     minimise  ||C o A||_1   subject to   C = C^T,  C1 = 1,  rho(C - Pi) <= radius = 1 - gamma,   Pi = 11^T/m
 
-`iterate` holds (S.1)-(S.3), `project` eq. (33)-(35), `Entries` the penalty A with the shrinkage (37), and
-`lower_bound` what a multiplier proves about the optimum. Two things are more general than in the paper, because a
-design needs them: entries may have bounds, and without a radius rho(C - Pi) is minimised instead.
+`iterate` holds (S.1)-(S.3) and `literal` runs them as printed; `project` is eq. (33)-(35), `Entries` the penalty A with
+the shrinkage (37), and `lower_bound` what a multiplier proves about the optimum. Two things are more general than in
+the paper, because a design needs them: entries may have bounds, and without a radius rho(C - Pi) is minimised instead.
 """
 
 from collections.abc import Iterator
@@ -86,13 +86,19 @@ def start(num_agents: int) -> State:
 
 
 def iterate(
-    entries: Entries, radius: float | None, state: State, relaxation: float = 1.8, memory: int = 10
+    entries: Entries,
+    radius: float | None,
+    state: State,
+    relaxation: float = 1.8,
+    memory: int = 10,
+    adaptive: bool = True,
 ) -> Iterator[State]:
     """Algorithm 2 without an end: one state for each iteration, the caller stops it.
 
-    Over-relaxed, and accelerated from `memory` earlier steps in W = Z + U, which alone carries the iteration on; with
-    relaxation 1 and memory 0 it is the paper's. The penalty follows the ratio of the residuals, ever more rarely, so
-    that it comes to rest.
+    Over-relaxed (Boyd et al. 2011, Distributed optimization and statistical learning via the alternating direction
+    method of multipliers, Sec. 3.4.3), and accelerated from `memory` earlier steps in W = Z + U, which alone carries
+    the iteration on. An `adaptive` penalty follows the ratio of the residuals (Sec. 3.4.1 there), ever more rarely, so
+    that it comes to rest. `literal` switches all three off.
     """
     Z, U, penalty = state.Z, state.U, state.penalty
     W, accelerate = Z + U, Anderson(memory)
@@ -106,13 +112,18 @@ def iterate(
         state = State(C, Z, U, penalty, before)
         yield state
         iteration += 1
-        if iteration == adapt_at:
+        if adaptive and iteration == adapt_at:
             adapt_at += max(10, iteration // 4)
             factor = float(np.clip(np.sqrt(state.primal / max(state.dual, 1e-300)), 0.2, 5.0))
             if not 0.5 <= factor <= 2.0 and 1e-6 < penalty * factor < 1e6:
                 penalty, U = penalty * factor, U / factor
                 W = Z + U
                 accelerate.forget()
+
+
+def literal(entries: Entries, radius: float, state: State) -> Iterator[State]:
+    """Algorithm 2 as printed: (S.1)-(S.3) from any C, Z, U with a penalty varrho that stays."""
+    return iterate(entries, radius, state, relaxation=1.0, memory=0, adaptive=False)
 
 
 def project(X: Matrix, radius: float) -> Matrix:

@@ -1,4 +1,4 @@
-"""Checks Assumption A of Sec. III-C on a combination matrix: (A1) to (A3), each with its number."""
+"""Assumption A of Sec. III-C on a combination matrix, (A1) to (A3), and C_kk != 0 of (28), each with its number."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,13 @@ from gossamer.topology.families import Links, components
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What was found of (A1) symmetric and doubly stochastic, (A2) the spectral gap, (A3) zero where no link is."""
+    """Measurements of (A1) symmetric and doubly stochastic, (A2) the spectral gap, (A3) zero off the allowed links."""
 
     asymmetry: float
     row_error: float
     spectral_radius: float  # rho(C - 11^T/m)
-    off_links: float  # the largest |C_kz| where agents k and z have no link
+    off_links: float  # the largest |C_kz| where agents k and z may not talk
+    own_weight: float  # the least |C_kk|; (28) has A_kk = 0, so that it must not vanish
     components: int  # of the graph that C's nonzero entries draw
     radius: float  # 1 - gap, which the spectral radius must not exceed; 1 if no gap was asked for
 
@@ -32,12 +33,17 @@ class Assumptions:
         return self.off_links == 0.0
 
     @property
+    def keeps_own(self) -> bool:
+        """C_kk != 0 for every agent, as (28) asks."""
+        return self.own_weight > 0.0
+
+    @property
     def holds(self) -> dict[str, bool]:
         return {"A1": self.a1, "A2": self.a2, "A3": self.a3}
 
 
 def check_assumptions(combination: NDArray[np.float64], links: Links, radius: float | None = None) -> Assumptions:
-    """Measure (A1)-(A3) for C [m, m] against the agent graph's links [m, m] and, for a designed C, radius = 1 - gap."""
+    """Measure C [m, m] against the links [m, m] that are allowed and, for a designed C, radius = 1 - gap."""
     m = len(combination)
     spectrum = np.linalg.eigvalsh((combination + combination.T) / 2 - 1.0 / m)
     off = ~links & ~np.eye(m, dtype=bool)
@@ -46,6 +52,7 @@ def check_assumptions(combination: NDArray[np.float64], links: Links, radius: fl
         row_error=float(abs(combination.sum(1) - 1).max()),
         spectral_radius=float(abs(spectrum).max()),
         off_links=float(abs(combination[off]).max(initial=0.0)),
+        own_weight=float(abs(np.diag(combination)).min()),
         components=components(combination != 0),
         radius=1.0 if radius is None else radius,
     )

@@ -75,6 +75,7 @@ class Certificate:
             "asymmetry": found.asymmetry,
             "row_error": found.row_error,
             "off_links": found.off_links,
+            "own_weight": found.own_weight,
             "components": found.components,
             "nonnegative": self.nonnegative,
             "sparsity": self.sparsity,

@@ -27,7 +27,7 @@ from gossamer.topology.admm import (
 )
 from gossamer.topology.checks import check_gap, check_shared_edges
 from gossamer.topology.families import Links, Matrix, needed
-from gossamer.topology.fastest import CHECK_EVERY, ROUNDING, Progress, deployable, fastest_mixing
+from gossamer.topology.fastest import CHECK_EVERY, ROUNDING, Progress, deployable, fastest_mixing, proved_below
 from gossamer.topology.weights import metropolis
 
 TOLERANCE = 1e-4  # how near to the optimum a design comes unless told otherwise
@@ -270,6 +270,7 @@ def _averaging(problem: _Problem) -> Matrix:
 
 def _made(problem: _Problem, C: Matrix, bound: float, iterations: int, warm_start: State | None = None) -> Design:
     objective = problem.entries.objective(C)
+    proved = proved_below(bound, objective)
     at_floor = abs(C[problem.links]).min(initial=np.inf) <= SPARE * problem.floor
     return Design(
         combination=C,
@@ -277,9 +278,9 @@ def _made(problem: _Problem, C: Matrix, bound: float, iterations: int, warm_star
         gap=problem.gap,
         nonnegative=problem.nonnegative,
         floor=problem.floor,
-        floor_cost=max(0.0, objective - bound) if at_floor else 0.0,
+        floor_cost=objective - proved if at_floor else 0.0,
         objective=objective,
-        lower_bound=min(bound, objective),
+        lower_bound=proved,
         iterations=iterations,
         warm_start=warm_start,
     )

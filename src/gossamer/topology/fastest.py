@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gossamer.errors import GossamerError
 from gossamer.topology.admm import Entries, iterate, lower_bound, spectral_radius, start
 from gossamer.topology.families import Links, Matrix, components
 from gossamer.topology.weights import metropolis, with_diagonal
 
 Progress = Callable[[int, str], None]  # of the iterations so far and what they reached
 ROUNDING = 1e-14  # what sums and spectral radii may be off by
+PROOF = 1e-9  # what a bound may lie above what was reached, relative where that is above 1: sums of m^2 roundings
 CHECK_EVERY = 10  # iterations between two looks at the candidate; a look costs about as much as an iteration
 
 
@@ -67,7 +69,17 @@ def fastest_mixing(
             close = bound > target or (close and smallest <= target)
         if close or iteration >= max_iterations:
             break
-    return Fastest(best, smallest, min(bound, smallest), iteration)
+    return Fastest(best, smallest, proved_below(bound, smallest), iteration)
+
+
+def proved_below(bound: float, reached: float) -> float:
+    """Lower bound of what was reached, equal to it where rounding puts it above; one that lies higher is wrong."""
+    if bound > reached + PROOF * max(1.0, abs(reached)):
+        raise GossamerError(
+            f"a matrix reaches {reached:.12g} and the proved lower bound is {bound:.12g}: one of them is wrong; please "
+            "report this with the agents' links and the gap"
+        )
+    return min(bound, reached)
 
 
 def deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) -> Matrix:
@@ -82,4 +94,5 @@ def deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) -> Ma
         least = np.broadcast_to(floors, C.shape)
         room, above = 1.0 - ROUNDING - least[full].sum(1), (C - least)[full].sum(1)
         C = least + (C - least) * (room / above).min()
-    return with_diagonal(C)
+    made = with_diagonal(C)
+    return made if np.diag(made).all() else with_diagonal((1.0 - ROUNDING) * C)  # (28): C_kk != 0
