@@ -145,24 +145,35 @@ def test_the_search_takes_the_least_of_its_measure_and_never_a_divergence(
     def pretend(cache: Cache, tried: list[dict[str, Any]], follow: object) -> list[Curve]:
         assert {t["seed"] for t in tried}.isdisjoint(range(100))  # none of those that a figure shows
         return [
-            curve([2.0, ends[t["step_size"]]], validation_loss=[2.0, 3 * t["step_size"]])
+            curve(
+                [2.0, ends[t["step_size"]] * (1 + t.get("momentum", 0))],
+                validation_loss=[2.0, 3 * t["step_size"] + t.get("momentum", 0)],
+            )
             | {"diverged": t["step_size"] == 10.0}
             for t in tried
         ]
 
     monkeypatch.setattr(setup, "run_trials", pretend)
-    grid = {"a": (0.1, 1.0, 10.0)}
-    assert setup.search(Cache(tmp_path), {"a": SMALL}, grid, "loss", lambda *state: None) == {"a": 1.0}
-    assert setup.search(Cache(tmp_path), {"a": SMALL}, grid, "validation_loss", lambda *state: None) == {"a": 0.1}
+    grid = {"a": {"step_size": (0.1, 1.0, 10.0)}, "b": {"momentum": (0.8, 0.5, 0.9), "step_size": (1.0, 10.0)}}
+    variants = {"a": SMALL, "b": SMALL}
+    least = setup.search(Cache(tmp_path), variants, grid, "loss", lambda *state: None)
+    assert least == {"a": {"step_size": 1.0}, "b": {"momentum": 0.5, "step_size": 1.0}}
+    least = setup.search(Cache(tmp_path), variants, grid, "validation_loss", lambda *state: None)
+    assert least == {"a": {"step_size": 0.1}, "b": {"momentum": 0.5, "step_size": 1.0}}
 
 
-def test_the_tuned_step_sizes_belong_to_their_grids() -> None:
-    """Inside: at an edge a better one might lie beyond."""
+def test_the_tuned_constants_lie_inside_their_grids() -> None:
+    """At an edge a better one might lie beyond."""
     for dataset, methods in setup.STEP_SIZES.items():
         assert set(methods) == set(setup.METHODS)
         assert set(methods.values()) <= set(setup.GRIDS[dataset][1:-1])
-    for dataset, rules in setup.RULE_STEP_SIZES.items():
-        assert all(size in setup.RULE_GRIDS[dataset][rule][1:-1] for rule, size in rules.items())
+    for grids, tuned in ((setup.RULE_GRIDS, setup.TUNED_RULES), (setup.ACCURATE_GRIDS, setup.ACCURATE)):
+        assert set(grids) == set(tuned)
+        for dataset, rules in grids.items():
+            assert set(rules) == set(tuned[dataset])
+            for rule, grid in rules.items():
+                assert set(grid) == set(tuned[dataset][rule])
+                assert all(tuned[dataset][rule][name] in values[1:-1] for name, values in grid.items()), (dataset, rule)
 
 
 def group_lives(group: int) -> bool:

@@ -9,8 +9,7 @@ from rich.console import Console
 from gossamer.commands.common import err, told_plainly
 from gossamer.commands.options import AsJson
 from gossamer.errors import GossamerError
-from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
-from gossamer.files import write_atomically
+from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory, verdicts
 from gossamer.report import bars, terminal
 from gossamer.runtime import directory
 
@@ -45,8 +44,8 @@ def reproduce(
         typer.Option(
             metavar="N",
             min=1,
-            help="Repetitions, each with its own split, assignment and weights; Fig. 5 takes at most 3, Table II 5 (1 "
-            "with --quick), theory 1 "
+            help="Repetitions, each with its own split, assignment and weights; Fig. 5's long runs take at most 3, "
+            "Table II 5 (1 with --quick), theory 1 "
             "[dim]\\[default: 10, or 2 with --quick][/]",
             show_default=False,
         ),
@@ -66,8 +65,9 @@ def reproduce(
     fig2: sparsity of C. fig3: loss and accuracy, and Table I. fig4: few links.
     fig5: update rules. fig6: rarer consensus. table2: traffic. theory: Theorem 2.
 
-    Writes CSV, PNG and PDF; an interrupted reproduction goes on where it stopped.
-    docs/reproduction.md holds the outcome, with a verdict for each claim.
+    Writes CSV, PNG and PDF, and a verdict for each part (summary.md, claims.json).
+    An interrupted reproduction goes on where it stopped.
+    docs/reproduction.md holds the outcome.
     """
     parent = out or Path("reproduction/quick" if quick else "reproduction")
     outcomes, left_out = [], []
@@ -80,13 +80,12 @@ def reproduce(
         except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
             left_out.append(f"{name}: {error}")
             err.print(f"[yellow]left out:[/] {terminal.escape(left_out[-1])}", highlight=False, soft_wrap=True)
-    for outcome in outcomes:
-        text = directory.to_json(outcome.to_dict(), indent=2) + "\n"
-        write_atomically(parent / outcome.name / "claims.json", text.encode())
+    if outcomes:
+        verdicts.save(parent, outcomes)
     if as_json:
-        print(directory.to_json({outcome.name: outcome.to_dict() for outcome in outcomes}))
+        print(directory.to_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes}))
     else:
         for outcome in outcomes:
-            terminal.show_claims(Console(), outcome, parent / outcome.name)
+            terminal.show_claims(Console(), outcome, verdicts.verdict(outcome.claims), parent / outcome.name)
     if left_out:
         raise GossamerError("\n".join(left_out))

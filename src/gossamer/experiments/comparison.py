@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,10 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run directory, picture included."""
         target = Path(folder)
-        directory.create(target)
-        directory.save_start(target, self.run)
-        directory.save_weights(target, self.run)
-        _save(target, self)
+        with directory.claimed(target):
+            directory.save_start(target, self.run)
+            directory.save_weights(target, self.run)
+            _save(target, self)
         return target
 
 
@@ -82,11 +83,13 @@ def train(
     result = Result(begin(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
         warn_before(result.run.deployment, settings)
-    folder = None if out is None else Path(out)
-    if folder is not None and result.run.engine.leads:
-        directory.create(folder)
-        directory.save_start(folder, result.run)
-    return finish(result, graph, folder, hooks)
+    if out is None:
+        return finish(result, graph, None, hooks)
+    folder = Path(out)
+    with directory.claimed(folder) if result.run.engine.leads else nullcontext():
+        if result.run.engine.leads:
+            directory.save_start(folder, result.run)
+        return finish(result, graph, folder, hooks)
 
 
 def resume(
@@ -100,15 +103,18 @@ def resume(
 ) -> Result:
     """Go on with a run directory where its last checkpoint stands.
 
-    A graph or shift operator that was given to `train` from memory must be given again.
+    A graph or shift operator that was given to `train` from memory must be given again. Ranks of a job have the folder
+    locked already.
     """
     path = Path(folder)
-    if graph is None:
-        graph = graph_of(path)
-    state = directory.read_run(path, graph, steps, shift, begin)
-    if state.engine.leads:
-        directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps, too
-    return finish(Result(state, baseline_histories=directory.read_references(path)), graph, path, hooks)
+    with directory.gone_on_with(path) if begin is start else nullcontext():
+        if graph is None:
+            graph = graph_of(path)
+        state = directory.read_run(path, graph, steps, shift, begin)
+        histories = directory.read_references(path)
+        if state.engine.leads:
+            directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps
+        return finish(Result(state, baseline_histories=histories), graph, path, hooks)
 
 
 def predict(folder: str | Path, *, graph: DataGraph | None = None, shift: Any = None) -> Tensor:

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
-from gossamer.experiments.setup import RULE_AGENTS, RULE_STEP_SIZES, SETUP
+from gossamer.experiments.setup import ACCURATE, TUNED_RULES, rule_trial
 from gossamer.experiments.trials import (
     Found,
     Trial,
     final,
     interval,
     judged,
+    log_loss,
     points,
     run_plan,
     slashed,
@@ -27,20 +28,30 @@ RULES: dict[str, Trial] = {
     "adam": {"update": "adam"},
     "adam, consensus first": {"update": "adam", "mix_first": True},
 }
+ORDERS: dict[str, Trial] = {  # Adam with the step size of the least validation loss
+    "adam, for accuracy": {},
+    "adam, for accuracy, consensus first": {"mix_first": True},
+}
 LEVELS = (1e-1, 1e-3, 1e-5)
+FAST_SEEDS = 3  # at most, of the runs that are long
+NOTICEABLE = 0.01  # difference of test accuracy between the orders
+SLOWER = 1.25  # and ratio of iterations
 
 
 def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
-    """Every rule with the step size that is quickest for it; Adam also with the weights mixed before its statistics."""
+    """Every rule with the constants that are quickest for it; Adam also with the weights mixed before its statistics,
+    and both orders once more with a step size at which accuracies can be compared."""
     length: Trial = {"steps": 200, "evaluate_every": 10} if quick else {"steps": 20000, "evaluate_every": 10}
     length["until"] = 1e-6  # what follows is rounding
+    shorter: Trial = {"steps": 400} if quick else {}
     plan = {}
     for dataset in ("citeseer",) if quick else ("citeseer", "cora"):
-        for seed in range(min(seeds, 3)):
-            for name, rule in RULES.items():
-                size = RULE_STEP_SIZES[dataset][str(rule["update"])]
-                settings = {"dataset": dataset, "agents": RULE_AGENTS, "step_size": size, "seed": seed}
-                plan[dataset, name, seed] = {**SETUP, **settings, **rule, **length}
+        for seed in range(seeds):
+            for name, rule in RULES.items() if seed < FAST_SEEDS else ():
+                fast = rule_trial(dataset, str(rule["update"]), TUNED_RULES, seed=seed)
+                plan[dataset, name, seed] = {**fast, **rule, **length}
+            for name, order in ORDERS.items():
+                plan[dataset, name, seed] = rule_trial(dataset, "adam", ACCURATE, seed=seed, **order, **shorter)
     found = run_plan(out, "fig5", plan, follow)
     return Outcome("fig5", judged([_faster(found), _orders(found)], found), ["fig5.csv", *_draw(out, found)])
 
@@ -57,6 +68,7 @@ def _draw(out: Path, found: Found) -> list[str]:
                 "--" if "mix_first" in RULES[name] else "-",
             )
             for name, runs in curves.items()
+            if name in RULES
         ]
         panels.append(Panel(dataset.upper(), lines, "training loss", logarithmic=True, logarithmic_steps=True))
     return draw_panels(out / "fig5", [panels])
@@ -83,14 +95,23 @@ def _gain(slow: list[float], fast: list[float]) -> float:
 
 
 def _orders(found: Found) -> Claim:
+    """The whole intervals of accuracy and of iterations to a loss, paired by seed, are below what is noticeable."""
     told, good = [], True
     for dataset, curves in found.items():
-        after, before = curves["adam"], curves["adam, consensus first"]
+        after, before = (curves[name] for name in ORDERS)
         change = interval(final(before, "test") - final(after, "test"))
-        taken = [[steps_to(runs, level) for level in LEVELS] for runs in (after, before)]
+        taken = np.array([[steps_to([run], LEVELS[0]) for run in runs] for runs in (after, before)])
+        times = np.exp(interval(np.log(taken[1] / taken[0]))) if np.isfinite(taken).all() else np.full(3, np.nan)
+        end = float(np.exp((log_loss(before)[:, -1] - log_loss(after)[:, -1]).mean()))
         told.append(
-            f"{dataset.upper()} {points(*change)} points of test accuracy if consensus comes first; iterations to the "
-            f"same losses {slashed(taken[0])} and {slashed(taken[1])}"
+            f"{dataset.upper()} {points(*change)} points of {100 * final(after, 'test').mean():.1f} %, {times[0]:.2f} "
+            f"[{times[1]:.2f}, {times[2]:.2f}] times the iterations to a loss of {LEVELS[0]:g}, {end:.2f} times the "
+            "loss at the end"
         )
-        good &= abs(change[0]) < 0.01 and bool(np.allclose(taken[0], taken[1], rtol=0.5, atol=20))
-    return Claim("no noticeable difference between the orders of statistics and consensus (V-D)", "; ".join(told), good)
+        good &= max(-change[1], change[2]) < NOTICEABLE and times[1] > 1 / SLOWER and times[2] < SLOWER
+    seeds = len(next(iter(found.values()))[next(iter(ORDERS))])
+    return Claim(
+        "no noticeable difference between the orders of statistics and consensus (V-D)",
+        f"if consensus comes first, {seeds} seeds: " + "; ".join(told),
+        bool(good),
+    )

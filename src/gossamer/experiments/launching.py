@@ -9,32 +9,33 @@ from gossamer.agents import MASKS
 from gossamer.agents.measures import disagreement, scores
 from gossamer.data import DataGraph
 from gossamer.experiments.comparison import HooksFor, Result, finish
-from gossamer.runtime import directory
 from gossamer.runtime.advice import warn_before
 from gossamer.runtime.deployment import Progress
 from gossamer.runtime.peer import state_of
 from gossamer.runtime.records import read_records
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.shards import read_shard
-from gossamer.runtime.tensors import read_tensors
+from gossamer.runtime.tensors import check_tensors, read_tensors
 from gossamer.runtime.training import Record, Run, start, stationarity, with_weights
 
 
-def prepare(graph: DataGraph, settings: Settings, folder: Path, progress: Progress | None) -> Run:
-    """The run at step 0, with its directory."""
+def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> Run:
+    """The run at step 0."""
     if "dataset" not in settings.model_fields_set:
         settings = settings.model_copy(update={"dataset": graph.name})
     state = start(graph, settings, progress=progress)
     warn_before(state.deployment, settings)
-    directory.create(folder)
-    directory.save_start(folder, state)
     return state
 
 
 def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hooks: HooksFor | None) -> Result:
     """The finished run from the agents' weights and sums, then its references, as `train` leaves them."""
     folders = [state_of(path, read_shard(path)) for path in folders]
-    parts = [read_tensors(path / "weights.safetensors") for path in folders]
+    parts = []
+    for path in folders:
+        parts.append(read_tensors(path / "weights.safetensors"))
+        expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in state.host.params.items()}
+        check_tensors(parts[-1], expected, str(path / "weights.safetensors"))
     params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     done = with_weights(state, params, state.host.state, state.settings.steps)
     done.history = _history(done, folders)

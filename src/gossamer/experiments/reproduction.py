@@ -12,17 +12,19 @@ from typing import Any
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
 from gossamer.runtime.directory import VERSION, to_json
+from gossamer.runtime.documents import read_json
 
 Follow = Callable[[int, int, str], None]  # of parts done, parts in all, and what was reached
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, what was measured, and whether it holds."""
+    """A sentence of the paper, or of ours beside it, what was measured, and whether it holds."""
 
     claim: str
     measured: str
     holds: bool
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,22 @@ class Cache:
         if not path.is_file():
             return None
         try:
-            stored = json.loads(path.read_text())
-            return stored["result"] if stored["key"] == json.loads(json.dumps(key)) else None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            stored = read_json(path)
+            if not isinstance(stored, dict) or not {"key", "result"} <= set(stored):
+                raise GossamerError("it has no key or no result")
+            if "checksum" in stored and stored["checksum"] != _digest(stored["key"], stored["result"]):
+                raise GossamerError("its content does not have its checksum")
+        except (OSError, GossamerError) as error:
             raise GossamerError(f"{path} is damaged ({error}); remove it and start again") from None
+        return stored["result"] if stored["key"] == json.loads(json.dumps(key)) else None
 
     def store(self, key: Mapping[str, Any], result: Any) -> Any:
         """Keep a result; what comes back is what `find` would give."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(key), to_json({"key": _versioned(key), "result": result}).encode())
-        return json.loads(to_json(result))
+        stored = json.loads(to_json({"key": _versioned(key), "result": result}))
+        content = to_json({**stored, "checksum": _digest(stored["key"], stored["result"])})
+        write_atomically(self._path(key), content.encode())
+        return stored["result"]
 
     def _path(self, key: Mapping[str, Any]) -> Path:
         name = hashlib.sha256(json.dumps(_versioned(key), sort_keys=True).encode()).hexdigest()[:16]
@@ -70,6 +78,10 @@ class Cache:
 
 def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
     return {"gossamer": VERSION, **key}
+
+
+def _digest(key: Any, result: Any) -> str:
+    return hashlib.blake2b(json.dumps([key, result], sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from gossamer import topology
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
-from gossamer.errors import GossamerError
+from gossamer.data.arrays import read_array
+from gossamer.data.rows import read_matrix
+from gossamer.errors import FileError, GossamerError, naming
 from gossamer.files import write_atomically
 from gossamer.report.agent_graph import draw_topology
 from gossamer.runtime.deployment import Progress, assigned, connect, network_of
@@ -81,18 +83,10 @@ def of_matrix(
 def read_shared_edges(path: Path) -> NDArray[np.float64]:
     """B [m, m] from a .npy file, or from text with a row a line, separated by commas or blanks."""
     try:
-        if path.suffix == ".npy":
-            matrix = np.load(path, allow_pickle=False)
-        else:
-            text = path.read_text(encoding="utf-8-sig").replace(",", " ")
-            matrix = np.array([line.split() for line in text.splitlines() if line.strip()], dtype=np.float64)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not a matrix of numbers"
+        matrix = read_array(path) if path.suffix == ".npy" else read_matrix(path)
+    except FileError as error:
         raise GossamerError(
-            f"cannot read {path}: {reason}; expected B as .npy, or as text with a row a line and numbers separated by "
-            "commas or blanks"
+            f"{error}; expected B as .npy, or as text with a row a line and numbers separated by commas or blanks"
         ) from None
-    try:
+    with naming(path):
         return topology.check_shared_edges(matrix)
-    except GossamerError as error:
-        raise GossamerError(f"{path}: {error}") from None

@@ -42,6 +42,8 @@ def show_certificate(console: Console, made: Any, folder: Path) -> None:
     wanted = "" if made_by is None else f", asked for at most {1 - made_by.gap:g}"
     table.add_row("(A2) spectral radius", verdict("A2"), f"{measured.spectral_radius:.6g}{wanted}")
     table.add_row("(A3) no weight off links", verdict("A3"), f"largest {measured.off_links:.1e}")
+    own = "[green]yes[/]" if measured.keeps_own else "[bold red]no[/]"
+    table.add_row("(28) own weight not 0", own, f"least {measured.own_weight:.1e}")
     table.add_section()
     links = f"{len(about['needed_links'])} that the data needs, {added} added"
     table.add_row("links", "", links + (f"; {missing} needed ones are missing" if missing else ""))
@@ -105,16 +107,19 @@ def show_sweep(console: Console, sweep: Any, folder: Path) -> None:
     )
 
 
-def show_claims(console: Console, outcome: Any, folder: Path) -> None:
-    """Each claim of the paper beside what was measured."""
+def show_claims(console: Console, outcome: Any, verdict: str, folder: Path) -> None:
+    """Each claim of the paper beside what was measured, and what they add up to."""
     table = Table(title=escape(outcome.name), title_justify="left", title_style="bold")
     for heading in ("the paper says", "measured", "holds"):
         table.add_column(heading)
     for claim in outcome.claims:
         table.add_row(
-            escape(claim.claim), escape(claim.measured), "[green]yes[/]" if claim.holds else "[bold red]no[/]"
+            "(ours) " * claim.ours + escape(claim.claim),
+            escape(claim.measured),
+            "[green]yes[/]" if claim.holds else "[bold red]no[/]",
         )
     console.print(table)
+    console.print(f"Verdict: {escape(verdict)}", highlight=False, soft_wrap=True)
     console.print(
         f"Written: [bold]{escape(str(folder))}[/] ({', '.join(outcome.files)})", highlight=False, soft_wrap=True
     )
