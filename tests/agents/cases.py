@@ -13,6 +13,7 @@ from scipy import sparse
 from gossamer import topology
 from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
 from gossamer.agents.compression import parse_compression
+from gossamer.agents.rows import ROW_CODECS
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift
@@ -43,8 +44,10 @@ class Case:
         dtype: torch.dtype = torch.float64,
         hosting: np.ndarray | None = None,
         compress: str = "none",
+        boundary_bits: int = 0,
         **training: Any,
     ) -> Host:
+        training = {"row_codec": ROW_CODECS[boundary_bits], **training}
         how = Training(make_rule(rule), step_size, seed=seed, compression=parse_compression(compress), **training)
         return make_host(
             self.graph,
@@ -122,7 +125,8 @@ def make_case(
     network = make_network(
         kind, d, classes, hidden=hidden, order=order, activation=activation, bias=bias, dropout=dropout
     )
-    name = {"gcn": "one" if order == 1 else "monomial", "chebyshev": "chebyshev", "mlp": "none"}[kind]
+    gcn = "one" if order == 1 else "monomial"
+    name = {"gcn": gcn, "polynomial": "monomial", "mlp": "none"}.get(kind, kind)
     layers = [(name, order, activation)] * (num_layers - 1) + [(name, order, "identity")]
     C = topology.metropolis(topology.ring(M) | topology.needed(shared_edges(graph, owner, M)))
     problem = Problem(

@@ -19,6 +19,8 @@ CASES = [
     {"kind": "mlp", "num_layers": 3},
     {"kind": "gcn", "sparse_features": False},
     {"kind": "gcn", "shift": "random-walk", "order": 2},
+    {"kind": "polynomial", "order": 1, "bias": True},
+    {"kind": "polynomial", "order": 1, "num_layers": 3, "dropout": 0.4},
     {"kind": "chebyshev", "shift": "laplacian", "order": 2, "bias": True},
     {"kind": "gcn", "bias": True, "activation": "elu", "num_layers": 3},
     {"kind": "gcn", "activation": "relu", "sparse_features": False, "order": 2},

@@ -18,6 +18,15 @@ def stacked(hosts) -> dict[str, torch.Tensor]:
     return {name: torch.cat([host.params[name] for host in hosts])[order.copy()] for name in hosts[0].params}
 
 
+def assert_same_outputs(one, many) -> None:
+    """Every vertex has the same output on one host as on many."""
+    whole, _ = run(evaluate(one))
+    by_vertex = torch.empty_like(whole)
+    for host, (part, _) in zip(many, run_together([evaluate(host) for host in many]), strict=True):
+        by_vertex[torch.from_numpy(host.full_pass.vertices)] = part
+    torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.vertices)], whole, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
 @pytest.mark.parametrize(("rule", "eta"), [("gd", 0.05), ("momentum", 0.02), ("adam", 0.01)])
 @pytest.mark.parametrize(
@@ -42,11 +51,7 @@ def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
         torch.testing.assert_close(sum(part for _, part in results), loss, rtol=1e-10, atol=1e-12)
     for name, part in stacked(many).items():
         torch.testing.assert_close(part, one.params[name], rtol=1e-10, atol=1e-12)
-    whole, _ = run(evaluate(one))
-    by_vertex = torch.empty_like(whole)
-    for host, (part, _) in zip(many, run_together([evaluate(host) for host in many]), strict=True):
-        by_vertex[torch.from_numpy(host.full_pass.vertices)] = part
-    torch.testing.assert_close(by_vertex[torch.from_numpy(one.full_pass.vertices)], whole, rtol=1e-10, atol=1e-12)
+    assert_same_outputs(one, many)
 
 
 @pytest.mark.parametrize("compress", ["none", *COMPRESSIONS, "power:9"])

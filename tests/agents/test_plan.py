@@ -10,7 +10,7 @@ from gossamer.agents import plan as plans
 from gossamer.agents.layout import make_layout
 from gossamer.agents.plan import receptive_fields
 from gossamer.agents.share import make_share, make_whole
-from gossamer.model.filters import Monomial
+from gossamer.model.gather import Monomial
 
 
 def dense(operator) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_a_layout_is_the_operator_in_row_order(agents: list[int], shuffled: bool
 @pytest.mark.parametrize("agents", [list(range(M)), [0, 2], [3], [4]])
 def test_a_share_holds_the_entries_that_touch_its_agents(agents: list[int]) -> None:
     case = make_case(shift="random-walk")
-    filters = [layer.filter for layer in case.network.layers]
+    filters = [layer.gather for layer in case.network.layers]
     whole = make_whole(case.graph, case.shift, filters, case.owner, case.combination)
     share = make_share(whole, agents)
     here = np.isin(case.owner, agents)

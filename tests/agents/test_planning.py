@@ -1,5 +1,6 @@
 """Sites that pool nothing plan, by messages between neighbours, what a cutter of the whole graph would cut."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -46,7 +47,7 @@ def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | N
             M,
             tuple(np.flatnonzero(links[k]).tolist()),
             site_data(case.graph, case.owner, k),
-            tuple(layer.filter for layer in case.network.layers),
+            tuple(layer.gather for layer in case.network.layers),
             shift,
             "terms",
             None if combination is None else combination[k],
@@ -94,7 +95,7 @@ def test_sites_plan_the_shares_that_a_cutter_cuts(how: dict[str, Any]) -> None:
     C = topology.metropolis(links)
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
-        filters = [layer.filter for layer in case.network.layers]
+        filters = [layer.gather for layer in case.network.layers]
         assert_same(share, make_share(make_whole(case.graph, case.shift, filters, case.owner, C), [k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
 
@@ -141,16 +142,79 @@ def test_neighbours_that_mean_another_run_are_named(change: Any, complaint: str)
         run_together([plan_site(site) for site in planned])
 
 
-@pytest.mark.parametrize("lie", [1e308, 1e6 + 0.5])
-@pytest.mark.parametrize("last", [1, M])
-def test_counts_that_cannot_be_are_refused(lie: float, last: int) -> None:
-    """A neighbour that tells them ends the planning with a message: in the sums of counts, and in those of links."""
-    planned = sites(make_case(), "normalized", ~np.eye(M, dtype=bool))
-    lied_at = len(planned_shapes(planned[1])) - last
+def lying(site: Site, at: int, lie: Callable[[np.ndarray], None]) -> Any:
+    """The plan of a site that changes what it tells in one exchange, counted from the last if negative."""
+    index = at % len(planned_shapes(site))
 
     def told(box: Outbox) -> None:
-        for vector in box.messages.values() if box.index == lied_at else ():
-            vector.fill_(lie)
+        if box.index == index:
+            for vector in {id(message): message for message in box.messages.values()}.values():
+                lie(vector.numpy())
 
-    with pytest.raises(GossamerError, match="numbers of vertices, training examples or links that cannot be"):
-        run_together([plan_site(planned[0]), watched(plan_site(planned[1]), told), *map(plan_site, planned[2:])])
+    return watched(plan_site(site), told)
+
+
+def put(place: int, value: float) -> Callable[[np.ndarray], None]:
+    return lambda vector: vector.__setitem__(place, value)
+
+
+COUNTS = -2 * (M - 1)  # the first round in which counts are told: of agent 1 those at 2 and 3
+DISTANCES = -(M - 1)
+
+
+@pytest.mark.parametrize(
+    ("at", "lie", "complaint"),
+    [
+        (0, put(0, 1.5), "that it has 1.5 links among 4 agents"),
+        (0, put(0, 0), "that it has 0 links among 4 agents"),
+        (0, put(0, 1e9), r"that it has 1e\+09 links"),
+        (1, put(0, 0), "a degree of 0 of a vertex with"),
+        (1, put(0, 0.01), "a degree of 0.01 of a vertex with"),
+        (2, put(0, 0.5), "a mark of 0.5, neither 0 nor 1"),
+        (COUNTS - 1, put(slice(None), 0), "that a vertex lies in no receptive field, though one of agent 0 needs it"),
+        (COUNTS, put(3, 1e12), r"that agent 1 has 10 vertices and 1e\+12 training examples"),
+        (COUNTS, put(2, 1e12), r"that agent 1 has 1e\+12 vertices"),
+        (COUNTS, put(2, 9.5), "that agent 1 has 9.5 vertices"),
+        (COUNTS, put(2, 3), "that agent 1 has 3 vertices and 3 training examples, with . vertices at the border"),
+        (
+            COUNTS,
+            put(3, 0),
+            "1 has 10 vertices and 0 training examples, with . vertices at the border, [1-9]",
+        ),
+        (COUNTS, put(3, 10), "that agent 1 has 10 vertices and 10 training examples, with . vertices at the border"),
+        (COUNTS, put(slice(2, 4), 0), "that agent 1 has 0 vertices"),
+        (COUNTS, put(slice(6, 8), 20), "that agent 3 has 20 vertices and 20 training examples, before it can know"),
+        (
+            COUNTS + 1,
+            put(slice(0, 2), 20),
+            "agent 0 has 20 vertices and 20 training examples, where it has 4 and 1",
+        ),
+        (COUNTS + 1, put(6, 20), "that agent 3 has 20 vertices and 0 training examples, where agent 3 says 7 and 0"),
+        (DISTANCES, put(1, 1e308), r"that the agent farthest from agent 1 is 1e\+308 links away"),
+        (DISTANCES, put(0, 1), "that the agent farthest from agent 0 is 1 links away"),
+        (DISTANCES + 1, put(0, 2), "that the agent farthest from agent 0 is 2 links away"),
+    ],
+)
+def test_a_site_that_tells_what_cannot_be_is_named(at: int, lie: Any, complaint: str) -> None:
+    """Whoever is told it ends with a message before it passes anything on."""
+    planned = sites(make_case(), "normalized", ~np.eye(M, dtype=bool))
+    plans = [plan_site(site) if site.agent != 1 else lying(site, at, lie) for site in planned]
+    with pytest.raises(GossamerError, match=f"agent 1 tells agent . .*({complaint}).*which cannot be"):
+        run_together(plans)
+
+
+def test_counts_of_an_agent_far_away_must_be_the_same_by_every_way() -> None:
+    """On a ring, agents 1 and 3 know of agent 2 by itself; agent 0 hears of it from both."""
+    case, ring = make_case(), abs(np.subtract.outer(np.arange(M), np.arange(M))) % 2 == 1
+    k, z = case.owner[case.graph.edges].T
+    planned = sites(replace(case, graph=case.graph.restricted_to((k == z) | ring[k, z])), "normalized", ring)
+    plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS + 1, put(4, 20)) for site in planned]
+    with pytest.raises(GossamerError, match=r"agent . tells agent 0 that agent 2 has .*, where agent 1 says 20"):
+        run_together(plans)
+
+
+def test_time_steps_that_are_neither_used_nor_unused_are_refused() -> None:
+    planned = sites(make_case(batch=4), "normalized", ~np.eye(M, dtype=bool))
+    plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS, put(-1, 0.5)) for site in planned]
+    with pytest.raises(GossamerError, match=r"agent 1 tells agent . of time steps that are neither used nor unused"):
+        run_together(plans)

@@ -10,8 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gossamer.agents.host import Host, Pass
+from gossamer.agents.host import Host
 from gossamer.agents.keyed import drawn_order
+from gossamer.agents.passes import Pass
 
 
 def mini_batch(host: Host) -> Pass:

@@ -9,13 +9,15 @@ An agent needs of its neighbours' copies only sum_z C_kz x^_z, which it keeps. C
 kept whatever is compressed; with q_k = psi_k - x^_k and gamma = 1 the round is w_k = sum_z C_kz psi_z.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.agents.codes import Rounding
 from gossamer.agents.compression import Compression, matrix
 from gossamer.agents.consensus import Mixing
 from gossamer.agents.exchange import Inbox, Outbox
@@ -45,8 +47,9 @@ class Choco:
             self._coded((part - memory[f"copy.{name}"]).view(len(part), *shape), of)
             for (name, part), shape, of in zip(psi.items(), shapes, keys, strict=True)
         ]
-        coarse = torch.uint8 if self.compression.rounding else None
-        arrived = yield from self.mixing.hear(coded, index, coarse)
+        rounding = self.compression.rounding
+        coarse = (torch.uint8, partial(_largest, rounding, shapes)) if rounding else (None, None)
+        arrived = yield from self.mixing.hear(coded, index, *coarse)
         for number, (name, part) in enumerate(psi.items()):
             copy, heard = memory[f"copy.{name}"], memory[f"heard.{name}"]
             own = self._decoded(coded[number], shapes[number], keys[number], part.dtype)
@@ -91,3 +94,12 @@ class Choco:
     def _places(self, size: int, of: int) -> Tensor:
         """Random places, the same for all agents: of each array and step, others."""
         return torch.randperm(size, generator=torch.Generator().manual_seed(of >> 1))[: self.compression.chosen(size)]
+
+
+def _largest(rounding: Rounding, shapes: Sequence[tuple[int, int]], message: Tensor) -> float:
+    """The magnitude of the changes that a message of all arrays' codes stands for, of one agent or of several."""
+    sizes = [d * rounding.length(h) for d, h in shapes]
+    pieces = message.view(-1).split([size * (message.numel() // sum(sizes)) for size in sizes])
+    return max(
+        rounding.largest(codes.view(-1, rounding.length(h))) for codes, (_, h) in zip(pieces, shapes, strict=True)
+    )

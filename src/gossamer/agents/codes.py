@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer.errors import GossamerError
+from gossamer.errors import DivergedError
 
 INTEGERS = {16: torch.int16, 8: torch.int8}
 
@@ -33,7 +33,7 @@ class Rounding:
         """The nearest codes; with `noise`, uniform in [0, 1), randomly up or down so that the mean is the number."""
         largest = rows.abs().amax(-1, keepdim=True) if rows.shape[-1] else rows.new_zeros(*rows.shape[:-1], 1)
         if not torch.isfinite(largest).all():
-            raise GossamerError("numbers are not finite: the run has diverged; try a smaller --step-size")
+            raise DivergedError("numbers that are not finite")
         power = (4 * torch.log2(largest / self.levels)).ceil().add_(128).clamp_(0, 255)
         # A scale that comes out too small by rounding is one power larger.
         power += (largest > self.levels * _scale(power)) & (power < 255)
@@ -44,6 +44,10 @@ class Rounding:
 
     def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
         return self._unpacked(codes[..., :-1], width).to(dtype).mul_(self.step(codes, dtype))
+
+    def largest(self, codes: Tensor) -> float:
+        """A bound on the numbers that rows of codes stand for, by their scales alone."""
+        return self.levels * float(_scale(codes[..., -1].max().double())) if codes.numel() else 0.0
 
     def step(self, codes: Tensor, dtype: torch.dtype) -> Tensor:
         """The scale of each row [..., 1]: twice the largest error."""

@@ -1,6 +1,6 @@
 """Consensus: w_k = sum_z C_kz psi_z over agent k's neighbours (eq. (16))."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -65,7 +65,11 @@ class Mixing:
         return into
 
     def hear(
-        self, own: Sequence[Tensor], index: int, dtype: torch.dtype | None = None
+        self,
+        own: Sequence[Tensor],
+        index: int,
+        dtype: torch.dtype | None = None,
+        largest: Callable[[Tensor], float] | None = None,
     ) -> Generator[Outbox, Inbox, list[tuple[slice, list[Tensor]]]]:
         """Tell neighbours elsewhere the hosted agents' rows [hosted, n] of some arrays; gives theirs, by columns of
         `outside`.
@@ -85,6 +89,7 @@ class Mixing:
             {link: messages[chosen] for link, chosen in self.outgoing},
             {link: (count * sum(sizes),) for link, count in counts.items()},
             dtype,
+            largest,
         )
         return [
             (columns, [piece.view(counts[link], -1) for piece in inbox[link].split([counts[link] * n for n in sizes])])

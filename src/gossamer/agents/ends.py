@@ -5,7 +5,7 @@ neighbour, in the order of their numbers. Arrays have a row for every slot [host
 computed at once; slots without a neighbour have weight 0.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,13 @@ class Ends:
     outgoing: tuple[tuple[Link, int], ...]  # links, and how many slots' values each carries
     incoming: tuple[tuple[Link, int], ...]
 
-    def swap(self, values: Tensor, index: int, dtype: torch.dtype | None = None) -> Generator[Outbox, Inbox, Tensor]:
+    def swap(
+        self,
+        values: Tensor,
+        index: int,
+        dtype: torch.dtype | None = None,
+        largest: Callable[[Tensor], float] | None = None,
+    ) -> Generator[Outbox, Inbox, Tensor]:
         """For values [hosted, slots, width] of every end, those of its other end, in one exchange."""
         flat = values.flatten(0, 1)
         width = flat.shape[1]
@@ -39,6 +45,7 @@ class Ends:
             {link: rows for (link, _), rows in zip(self.outgoing, leaving, strict=True)},
             {link: (count, width) for link, count in self.incoming},
             dtype,
+            largest,
         )
         arrived = [flat.index_select(0, self.mirror), *(inbox[link] for link, _ in self.incoming)]
         return torch.zeros_like(flat).index_copy_(0, self.filled, torch.cat(arrived)).view(values.shape)

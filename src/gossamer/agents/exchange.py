@@ -1,6 +1,6 @@
 """What a host hands to its runtime and gets back: the border between arithmetic and I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,3 +36,4 @@ class Outbox:
     messages: Mapping[Link, Message]
     expected: Mapping[Link, tuple[int, ...]]
     dtype: torch.dtype | None = None  # of all messages of the exchange; None: the run's own
+    largest: Callable[[Tensor], float] | None = None  # magnitude of the numbers that a message of codes stands for

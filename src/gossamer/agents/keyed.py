@@ -43,9 +43,9 @@ def uniform(entropy: Tensor, *parts: int) -> Tensor:
     return (words >> 8 & 0xFFFFFF).double().mul_(2.0**-24)
 
 
-def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int) -> Tensor:
-    """Standard normal numbers for one agent's layer, float64."""
-    stream = torch.Generator().manual_seed(key(seed, agent, layer) >> 1)
+def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int, *parameter: int) -> Tensor:
+    """Standard normal numbers for one agent's layer, float64; its first parameter has no number."""
+    stream = torch.Generator().manual_seed(key(seed, agent, layer, *parameter) >> 1)
     return torch.randn(shape, generator=stream, dtype=torch.float64)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.agents.links import Factored, Ints, factor
-from gossamer.model.filters import Rows
+from gossamer.model.gather import Rows
 from gossamer.model.sparse import Operator, make_operator
 
 Entries = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # i, j, D_ij
@@ -34,12 +34,17 @@ class Layout:
         """D[to, at] for two selections of rows, ascending."""
         return make_operator(_selected(self.inside, to, at), dtype, _selected(self.transposed, at, to))
 
-    def outgoing(self, to: Rows, at: Rows) -> Factored:
+    def outgoing(self, to: Rows, at: Rows, aggregate: bool = True) -> Factored:
         """The links that leave the host on the way from the vertices `at` to the vertices `to`."""
-        return factored(self.leaving, to, at, self.place)
+        return factored(self.leaving, to, at, self.place, aggregate)
 
-    def incoming(self, to: Rows, at: Rows) -> Factored:
-        return factored(self.arriving, to, at, self.place)
+    def incoming(self, to: Rows, at: Rows, aggregate: bool = True) -> Factored:
+        return factored(self.arriving, to, at, self.place, aggregate)
+
+    def edges(self, to: Ints, at: Ints) -> Entries:
+        """The entries of D[to, at] for two selections of rows, by position in them."""
+        entries = _selected(self.inside, to, at).tocoo()
+        return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
 
 
 def make_layout(
@@ -73,10 +78,10 @@ def make_layout(
     return Layout(vertices, agent[vertices], inside, transposed, leaving, arriving, place)
 
 
-def factored(entries: Entries, to: Rows, at: Rows, place: Ints) -> Factored:
+def factored(entries: Entries, to: Rows, at: Rows, place: Ints, aggregate: bool = True) -> Factored:
     """The links of the cross edges D[to, at] among `entries`, between the vertices' places."""
     i, j, w = _chosen(entries, to[entries[0]] & at[entries[1]])
-    return factor(i, j, w, place[i], place[j])
+    return factor(i, j, w, place[i], place[j], aggregate)
 
 
 def positions(vertices: Ints, n: int) -> Ints:

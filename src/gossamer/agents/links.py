@@ -47,9 +47,12 @@ class Factored:
         return tuple(zip(self.links, np.diff(self.rows).tolist(), strict=True))
 
 
-def factor(i: Ints, j: Ints, weights: NDArray[np.float64], receiver: Ints, sender: Ints) -> Factored:
+def factor(
+    i: Ints, j: Ints, weights: NDArray[np.float64], receiver: Ints, sender: Ints, aggregate: bool = True
+) -> Factored:
     """Factor the blocks of all links at once from their cross edges D_ij: i at `receiver`, j at `sender`.
 
+    Without `aggregate` every row picks a source vertex, for layers that need each offer by itself.
     Links share no edges, so the cover of their union is the union of their covers: one call for a thousand links
     gives what a call for each would.
     """
@@ -62,9 +65,8 @@ def factor(i: Ints, j: Ints, weights: NDArray[np.float64], receiver: Ints, sende
     blocks = sparse.csr_array(
         (np.ones(len(i), dtype=np.int8), at[by_destination], starts), shape=(len(destinations), len(sources))
     )
-    aggregate = _cover(blocks)
     # An edge goes over its destination's pre-aggregated row if there is one, else over its source's picked row.
-    over = aggregate[to]
+    over = _cover(blocks)[to] if aggregate else np.zeros(len(to), dtype=bool)
     label = np.where(over, link * 2 * size + i, (link * 2 + 1) * size + j)
     labels, row, _ = _numbered(label)
     rows = np.searchsorted(labels // (2 * size), np.arange(len(codes) + 1))

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from gossamer.agents.batches import chunks
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import Host, Pass
+from gossamer.agents.host import Host
+from gossamer.agents.passes import Pass
 from gossamer.agents.share import MASKS
 from gossamer.agents.step import forward
 from gossamer.model import Params
 from gossamer.model.losses import losses
 
+EVALUATION = 1 << 20  # where the numbers of an evaluation's parts begin: a codec draws for them anew
 Sums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
 Scores = dict[str, dict[str, float]]
 
@@ -22,8 +24,8 @@ def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, Sums]]:
     """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores."""
     parts: list[Tensor] = []
     sums: Sums = {}
-    for on in chunks(host, host.full_pass):
-        outputs, _ = yield from forward(host, on)
+    for number, on in enumerate(chunks(host, host.full_pass)):
+        outputs, _ = yield from forward(host, on, number=EVALUATION + number)
         parts.append(outputs)
         for name, part in score_sums(on, outputs).items():
             sums[name] = sums[name] + part if name in sums else part

@@ -1,4 +1,4 @@
-"""What a host computes and sends, planned once: receptive fields, links and row orders (eq. (5)-(7), (11)).
+"""Plans: what a host computes and sends, worked out once: receptive fields, links and row orders (eq. (11)).
 
 A plan belongs to a set of output vertices: the labelled ones for training, all for evaluation. Walking the layers
 backwards, the fields U_P, ..., U_0 of each filter say which rows are needed; everything else is never computed.
@@ -13,58 +13,41 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.agents.coded import CodedPropagation, Coding, Key, make_sides
-from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.layout import Layout, factored, positions
-from gossamer.agents.links import Ints, Link
-from gossamer.model.filters import Filter, Rows
-from gossamer.model.sparse import Operator, make_operator
+from gossamer.agents.links import Factored, Ints, Link
+from gossamer.agents.propagation import Halo, Key, PlainRows, Propagation, RowExchange, through
+from gossamer.agents.rows import CodedRows, Coding, make_sides
+from gossamer.model.gather import Gather, Rows
+from gossamer.model.layers import Edges, Outputs
+from gossamer.model.sparse import make_operator
 
 ALMOST_ALL = 0.9  # of the hosted vertices
-
-
-@dataclass(frozen=True)
-class Propagation:
-    """One product D u over the hosted agents: their own block, and R S for each link that leaves the host."""
-
-    index: int  # which exchange of the pass this is; both ends of a link count alike
-    local: Operator  # D between hosted vertices [rows of U_{p-1}, rows of U_p]
-    send: Operator  # S of all outgoing links [message rows, rows of U_p]
-    receive: Operator  # R of all incoming links [rows of U_{p-1}, message rows]
-    outgoing: tuple[tuple[Link, int], ...]  # links in sender order, with their numbers of rows
-    incoming: tuple[tuple[Link, int], ...]
-
-    def forward(self, u: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """D u: send S u, add R times what arrives (eq. (5)-(6))."""
-        messages = _split(self.send @ u, self.outgoing) if self.outgoing else {}
-        inbox = yield Outbox(Phase.FORWARD, self.index, messages, _shapes(self.incoming, u))
-        result = self.local @ u
-        if self.incoming:
-            result += self.receive @ _joined(inbox, self.incoming)
-        return result
-
-    def backward(self, g: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
-        incoming, outgoing = _reversed(self.outgoing), _reversed(self.incoming)
-        messages = _split(self.receive.transposed_times(g), outgoing) if outgoing else {}
-        inbox = yield Outbox(Phase.BACKWARD, self.index, messages, _shapes(incoming, g))
-        result = self.local.transposed_times(g)
-        if incoming:
-            result += self.send.transposed_times(_joined(inbox, incoming))
-        return result
 
 
 @dataclass(frozen=True)
 class LayerPlan:
     """One layer on one host. `inputs` are the rows that any x_p needs; U_0 are the next layer's inputs."""
 
+    gather: Gather
     inputs: Ints  # vertices, in row order (the first layer's may be more)
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
     slab: Ints  # and its slab of weights: hosted agent * number of powers + place of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
-    propagations: tuple[Propagation | CodedPropagation, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
+    propagations: tuple[Propagation | Halo, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
     within: tuple[Tensor, ...]  # [p]: where U_{p-2} lies in U_p, for p >= 2
-    output_agent: Tensor  # hosted agent of each output row
+    outputs: Outputs
+
+    def forward(self, offers: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
+        """What the output rows gather of the offers, one exchange for each propagation (eq. (5)-(6))."""
+        terms = offers.split_with_sizes([self.sizes[p] for p in self.gather.powers])
+        return (yield from through(self.gather.combine(terms, self.within), [p.forward for p in self.propagations], of))
+
+    def backward(self, g: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
+        """Gradient of the offers from that of what was gathered: the same links reversed (eq. (12))."""
+        transposed = self.gather.combine_transposed(g, self.within)
+        terms = yield from through(transposed, [p.backward for p in reversed(self.propagations)], of)
+        return torch.cat(terms) if len(terms) > 1 else terms[0]
 
 
 @dataclass(frozen=True)
@@ -75,56 +58,58 @@ class Plan:
 
 def make_plan(
     layout: Layout,
-    filters: Sequence[Filter],
+    gathers: Sequence[Gather],
     fields: Sequence[Sequence[Rows]],
     dtype: torch.dtype,
     round_up: bool,
     coding: Coding | None = None,
 ) -> Plan:
-    """The plan of a host's layout for the layers' fields; with `coding`, rows between agents are rounded.
+    """The plan of a host's layout for the layers' fields; with `coding`, rows between agents are quantised.
 
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
     """
     order, n = layout.vertices, len(layout.place)
     layers: list[LayerPlan] = []
-    index = sum(f.powers[-1] for f in filters)
-    for layer_filter, sets in zip(reversed(filters), reversed(fields), strict=True):
+    index = sum(gather.powers[-1] for gather in gathers)
+    for gather, sets in zip(reversed(gathers), reversed(fields), strict=True):
         held = [u[order] for u in sets]  # hosted rows
-        if round_up and len(layers) == len(filters) - 1 and len(held) > 1 and held[-1].sum() >= ALMOST_ALL * len(order):
+        if round_up and len(layers) == len(gathers) - 1 and len(held) > 1 and held[-1].sum() >= ALMOST_ALL * len(order):
             held[-1] = np.ones(len(order), dtype=bool)
         rows = [order[here] for here in held]
-        inputs = order[np.logical_or.reduce([held[p] for p in layer_filter.powers])]
+        inputs = order[np.logical_or.reduce([held[p] for p in gather.powers])]
         position = positions(inputs, n)
-        slabs = len(layer_filter.powers)
+        slabs = len(gather.powers)
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            propagations.append(_cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, coding))
+            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, coding)
+            propagations.append(cut.product() if gather.linear else cut.halo())
         agents = [layout.agent[here] for here in held]
         layers.append(
             LayerPlan(
+                gather=gather,
                 inputs=inputs,
-                input_row=np.concatenate([position[rows[p]] for p in layer_filter.powers]),
-                slab=np.concatenate([agents[p] * slabs + t for t, p in enumerate(layer_filter.powers)]),
+                input_row=np.concatenate([position[rows[p]] for p in gather.powers]),
+                slab=np.concatenate([agents[p] * slabs + t for t, p in enumerate(gather.powers)]),
                 sizes=tuple(len(r) for r in rows),
                 propagations=tuple(reversed(propagations)),
                 within=tuple(
                     torch.from_numpy(np.flatnonzero(held[p - 2][held[p]]) if p >= 2 else np.empty(0, np.int64))
                     for p in range(len(sets))
                 ),
-                output_agent=torch.from_numpy(agents[0]),
+                outputs=Outputs(torch.from_numpy(agents[0]), None if gather.linear else propagations[0].edges),
             )
         )
     return Plan(tuple(reversed(layers)), order[fields[-1][0][order]])
 
 
-def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> list[list[Rows]]:
+def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: Rows) -> list[list[Rows]]:
     """`walk_fields` on the whole graph."""
     rows = sparse.csr_array(shift)
     # The columns of D as rows, without moving an entry; products of truth values are "is there any".
     backwards = sparse.csc_array((rows.data != 0, rows.indices, rows.indptr), shape=rows.shape[::-1])
-    walk = walk_fields(filters, outputs)
+    walk = walk_fields(gathers, outputs)
     try:
         reached = next(walk)
         while True:
@@ -134,68 +119,88 @@ def receptive_fields(shift: Any, filters: Sequence[Filter], outputs: Rows) -> li
         return fields
 
 
-def walk_fields(filters: Sequence[Filter], outputs: Rows) -> Generator[Rows, Rows, list[list[Rows]]]:
+def walk_fields(gathers: Sequence[Gather], outputs: Rows) -> Generator[Rows, Rows, list[list[Rows]]]:
     """For each layer the fields U_0, ..., U_P that the output vertices need of it, N_i^K of Sec. II.
 
     Yields rows and is sent those that D needs to reach them, by whoever knows D.
     """
     fields: list[list[Rows]] = []
-    for layer_filter in reversed(filters):
-        sets = yield from layer_filter.fields(outputs)
+    for gather in reversed(gathers):
+        sets = yield from gather.fields(outputs)
         fields.append(sets)
-        outputs = np.logical_or.reduce([sets[p] for p in layer_filter.powers])
+        outputs = np.logical_or.reduce([sets[p] for p in gather.powers])
     return fields[::-1]
 
 
-def message_rows(shift: Any, filters: Sequence[Filter], outputs: Rows, place: Ints) -> list[list[dict[Link, int]]]:
+def message_rows(shift: Any, gathers: Sequence[Gather], outputs: Rows, place: Ints) -> list[list[dict[Link, int]]]:
     """Rows that each link carries, by layer and propagation (from U_P down), between the vertices' places: agents each
     on its own, or hosts."""
     entries = shift.tocoo()
     crossing = place[entries.row] != place[entries.col]
     cross = entries.row[crossing].astype(np.int64), entries.col[crossing].astype(np.int64), entries.data[crossing]
     return [
-        [dict(factored(cross, sets[p - 1], sets[p], place).counts) for p in reversed(range(1, len(sets)))]
-        for sets in receptive_fields(shift, filters, outputs)
+        [
+            dict(factored(cross, sets[p - 1], sets[p], place, gather.linear).counts)
+            for p in reversed(range(1, len(sets)))
+        ]
+        for gather, sets in zip(gathers, receptive_fields(shift, gathers, outputs), strict=True)
     ]
 
 
-def _cut(
-    index: int,
-    layout: Layout,
-    to: Rows,
-    at: Rows,
-    held_to: Rows,
-    held_at: Rows,
-    dtype: torch.dtype,
-    coding: Coding | None,
-) -> Propagation | CodedPropagation:
+@dataclass(frozen=True)
+class _Cut:
     """The part of D[to, at] that touches the host, between the rows that it holds."""
-    order, n = layout.vertices, len(layout.place)
-    rows_to, rows_at = np.flatnonzero(held_to), np.flatnonzero(held_at)
-    to_row, at_row = positions(order[rows_to], n), positions(order[rows_at], n)
-    out, into = layout.outgoing(to, at), layout.incoming(to, at)
-    row, source, value = out.send
-    send = sparse.csr_array((value, (row, at_row[source])), shape=(int(out.rows[-1]), len(rows_at)))
-    destination, row, value = into.receive
-    receive = sparse.csr_array((value, (to_row[destination], row)), shape=(len(rows_to), int(into.rows[-1])))
-    operators = layout.block(rows_to, rows_at, dtype), make_operator(send, dtype), make_operator(receive, dtype)
-    if coding is not None:
-        return CodedPropagation(index, *operators, coding.rounding, *make_sides(out, into, coding))
-    return Propagation(index, *operators, out.counts, into.counts)
 
+    index: int
+    layout: Layout
+    to: Rows
+    at: Rows
+    held_to: Rows
+    held_at: Rows
+    dtype: torch.dtype
+    coding: Coding | None
 
-def _split(rows: Tensor, links: Sequence[tuple[Link, int]]) -> dict[Link, Tensor]:
-    parts = rows.split_with_sizes([count for _, count in links])
-    return {link: part for (link, _), part in zip(links, parts, strict=True)}
+    def product(self) -> Propagation:
+        """D u, with as few message rows as the links' structural ranks."""
+        layout, rows_to, rows_at = self.layout, np.flatnonzero(self.held_to), np.flatnonzero(self.held_at)
+        out, into = layout.outgoing(self.to, self.at), layout.incoming(self.to, self.at)
+        row, source, value = out.send
+        send = sparse.csr_array((value, (row, self._at_row[source])), shape=(int(out.rows[-1]), len(rows_at)))
+        destination, row, value = into.receive
+        receive = sparse.csr_array((value, (self._to_row[destination], row)), shape=(len(rows_to), int(into.rows[-1])))
+        return Propagation(
+            self._exchange(out, into),
+            layout.block(rows_to, rows_at, self.dtype),
+            make_operator(send, self.dtype),
+            make_operator(receive, self.dtype),
+        )
 
+    def halo(self) -> Halo:
+        """All offers that an edge needs: message rows pick their vertices."""
+        layout, rows_to, rows_at = self.layout, np.flatnonzero(self.held_to), np.flatnonzero(self.held_at)
+        out, into = layout.outgoing(self.to, self.at, False), layout.incoming(self.to, self.at, False)
+        row, source, _ = out.send
+        picked = np.empty(len(row), dtype=np.int64)
+        picked[row] = self._at_row[source]
+        target, near, value = layout.edges(rows_to, rows_at)
+        destination, row, beyond = into.receive
+        edges = Edges(
+            torch.from_numpy(np.concatenate([target, self._to_row[destination]])),
+            torch.from_numpy(np.concatenate([near, len(rows_at) + row])),
+            torch.from_numpy(np.concatenate([value, beyond])).to(self.dtype),
+            torch.from_numpy(self._at_row[layout.vertices[rows_to]]),
+        )
+        return Halo(self._exchange(out, into), len(rows_at), torch.from_numpy(picked), edges)
 
-def _joined(inbox: Inbox, links: Sequence[tuple[Link, int]]) -> Tensor:
-    return torch.cat([inbox[link] for link, _ in links])
+    @property
+    def _to_row(self) -> Ints:
+        return positions(self.layout.vertices[self.held_to], len(self.layout.place))
 
+    @property
+    def _at_row(self) -> Ints:
+        return positions(self.layout.vertices[self.held_at], len(self.layout.place))
 
-def _shapes(links: Sequence[tuple[Link, int]], like: Tensor) -> dict[Link, tuple[int, ...]]:
-    return {link: (count, *like.shape[1:]) for link, count in links}
-
-
-def _reversed(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:
-    return tuple((Link(link.receiver, link.sender), count) for link, count in links)
+    def _exchange(self, out: Factored, into: Factored) -> RowExchange:
+        if self.coding is not None:
+            return CodedRows(self.index, self.coding.codec, *make_sides(out, into, self.coding))
+        return PlainRows(self.index, out.counts, into.counts)

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.agents.announced import FACTS, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link
 from gossamer.agents.plan import walk_fields
@@ -22,13 +23,13 @@ from gossamer.data.graph import symmetric
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
-from gossamer.model.filters import Filter, Rows
+from gossamer.model.gather import Gather, Rows
 
 Floats = NDArray[np.float64]
 Shapes = dict[Link, tuple[int, ...]]
 Received = Generator[Outbox, Inbox, dict[int, Floats]]  # one exchange; by neighbour, what it told
 CARD = 20  # numbers of a neighbour's card: its number of links, its C_kz, features, time steps, and two digests
-FACTS = 2  # numbers that all agents hear of each: its vertices and its training examples
+Check = Callable[[int, Floats], None]  # of what a neighbour tells
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Site:
     num_agents: int
     neighbours: tuple[int, ...]
     data: SiteData
-    filters: tuple[Filter, ...]
+    gathers: tuple[Gather, ...]
     shift: str
     terms: str  # everything else that all sites must have alike
     weights: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
@@ -61,7 +62,7 @@ class Site:
 def planned_shapes(site: Site) -> list[Shapes]:
     """What each exchange of `plan_site` expects: known from the start, so that nothing else is let in."""
     m, batch = site.num_agents, site.data.batch or 0
-    propagations = sum(f.powers[-1] for f in site.filters)
+    propagations = sum(f.powers[-1] for f in site.gathers)
 
     def alike(length: int) -> Shapes:
         return {Link(z, site.agent): (length,) for z in site.neighbours}
@@ -83,46 +84,45 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     own = data.owner == k
     cards = yield from exchange({z: _card(site, z) for z in site.neighbours})
     for z, card in cards.items():
+        check_links(k, z, card[0], m)
         _compare(site, z, card)
     row = _metropolis(site, cards) if site.weights is None else site.weights
 
     adjacency = symmetric(data.edges, data.weights, len(data.vertices))
-    degree = yield from exchange.border(adjacency.sum(1))
-    if (degree[~own] <= 0).any():  # every one of them has an edge to this site
-        wrong = data.owner[~own][degree[~own] <= 0][0]
-        raise GossamerError(f"agent {wrong} tells agent {k} a degree that no vertex with an edge has")
+    degree = yield from exchange.border(adjacency.sum(1), check_degrees)
     shift = make_shift(adjacency, site.shift, degree)
     backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
 
     def fields(outputs: Rows) -> Generator[Outbox, Inbox, list[list[Rows]]]:
-        walk = walk_fields(site.filters, outputs)
+        walk = walk_fields(site.gathers, outputs)
         try:
             rows = next(walk)
             while True:
                 reached = (backwards @ rows.astype(np.int32)) > 0
-                rows = walk.send((yield from exchange.border(reached)) > 0)
+                rows = walk.send((yield from exchange.border(reached, check_marks)) > 0)
         except StopIteration as done:
             found: list[list[Rows]] = done.value
             return found
 
     train, labelled = data.masks["train"], np.zeros(len(own), dtype=bool)
     labelled[own] = train if data.batch is None else train.any(1)
-    train_fields = yield from fields((yield from exchange.border(labelled)) > 0)
+    labelled = (yield from exchange.border(labelled, check_marks)) > 0
+    train_fields = yield from fields(labelled)
     full_fields = yield from fields(np.ones(len(own), dtype=bool))
 
     facts = np.zeros((m, FACTS))
     facts[k] = own.sum(), train.sum()
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
-    told, away = yield from exchange.spread(np.concatenate([facts.reshape(-1), times]))
-    _check_whole(told, 2.0**53 / m, k)
+    borders = {z: (len(site.beyond(z)), int(labelled[site.beyond(z)].sum())) for z in site.neighbours}
+    counts = Counts(k, facts[k], m, data.batch or 1, borders)
+    told, away = yield from exchange.spread(np.concatenate([facts.reshape(-1), times]), counts.check)
     facts, times = told[: m * FACTS].reshape(m, FACTS), told[m * FACTS :]
     if not facts[:, 0].all():
         unheard = ", ".join(map(str, np.flatnonzero(facts[:, 0] == 0)))
         raise GossamerError(f"no chain of neighbours leads from agent {k} to agent {unheard}; add a link")
     if not facts[:, 1].any():
         raise GossamerError("no site has a training example; mark at least one vertex with the split train")
-    farthest, _ = yield from exchange.spread(np.eye(m)[k] * away)
-    _check_whole(farthest, m - 1, k)
+    farthest, _ = yield from exchange.spread(np.eye(m)[k] * away, Distances(k, away, m).check)
     i, j, values, known = touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
@@ -158,20 +158,27 @@ class _Exchanges:
         self.index += 1
         return {link.sender: inbox[link].numpy() for link in expected}
 
-    def border(self, values: NDArray[np.float64 | np.bool_]) -> Generator[Outbox, Inbox, Floats]:
-        """Numbers at vertices, right at the site's own, made right at those beyond the border."""
+    def border(
+        self, values: NDArray[np.float64 | np.bool_], check: Callable[[int, int, Floats, Floats], None]
+    ) -> Generator[Outbox, Inbox, Floats]:
+        """Numbers at vertices, right at the site's own, made right at those beyond the border; what is told of these is
+        held against the part that is known."""
         result = values.astype(np.float64)
         heard = yield from self({z: result[self.site.border(z)] for z in self.site.neighbours})
         for z, vector in heard.items():
-            result[self.site.beyond(z)] = vector
+            there = self.site.beyond(z)
+            check(self.site.agent, z, result[there], vector)
+            result[there] = vector
         return result
 
-    def spread(self, vector: Floats) -> Generator[Outbox, Inbox, tuple[Floats, int]]:
+    def spread(self, vector: Floats, check: Check) -> Generator[Outbox, Inbox, tuple[Floats, int]]:
         """The greatest that any agent has of each number, after as many rounds as an agent can be away; and the last
-        round that brought something new."""
+        round that brought something new. What cannot be is not passed on."""
         latest = 0
         for round_ in range(1, self.site.num_agents):
             heard = yield from self(dict.fromkeys(self.site.neighbours, vector))
+            for z, told in heard.items():
+                check(z, told)
             merged = np.max([vector, *heard.values()], axis=0)
             latest = round_ if (merged != vector).any() else latest
             vector = merged
@@ -205,15 +212,6 @@ def _compare(site: Site, z: int, card: Floats) -> None:
     for part, told in complaints:
         if (card[part] != mine[part]).any():
             raise GossamerError(f"agent {site.agent} cannot train with agent {z}, which has {told()}")
-
-
-def _check_whole(told: Floats, most: float, agent: int) -> None:
-    """Refuse numbers that count nothing, before anything is made of them."""
-    if ((told < 0) | (told > most) | (told % 1 != 0)).any():
-        raise GossamerError(
-            f"agent {agent} was told numbers of vertices, training examples or links that cannot be; look for a "
-            "neighbour with another version of Gossamer, or one that lies"
-        )
 
 
 def _digest(content: bytes) -> Floats:

@@ -18,13 +18,15 @@ from the same start the next round knows it a hundred times better. Else the err
 those of X_k and not of Delta, would keep the agents apart.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gossamer.agents.codes import Rounding
 from gossamer.agents.compression import Compression, matrix
 from gossamer.agents.ends import Ends
 from gossamer.agents.exchange import Inbox, Outbox
@@ -122,7 +124,8 @@ class Power:
             said = [memory[f"said.{side}.{name}"] for side, name in values]
             heard = [memory[f"heard.{side}.{name}"] for side, name in values]
             codes = [rounding.encode(value - known) for value, known in zip(values.values(), said, strict=True)]
-            others = yield from self.ends.swap(_joined(codes), index, torch.uint8)
+            measure = partial(_largest_change, rounding, [code.shape[2:] for code in codes])
+            others = yield from self.ends.swap(_joined(codes), index, torch.uint8, measure)
             arrived = _parted(others, codes)
             for known, code in zip(said + heard, codes + arrived, strict=True):
                 known += rounding.decode(code, known.shape[-1], known.dtype)
@@ -163,6 +166,12 @@ def _parted(whole: Tensor, like: Collection[Tensor]) -> list[Tensor]:
 def _largest(rows: Tensor) -> Tensor:
     largest: Tensor = torch.linalg.vector_norm(rows, torch.inf, dim=-1, keepdim=True)
     return largest
+
+
+def _largest_change(rounding: Rounding, shapes: Sequence[torch.Size], message: Tensor) -> float:
+    """The magnitude of the changes that a message [slots, width] of all arrays' codes stands for."""
+    pieces = message.split_with_sizes([shape.numel() for shape in shapes], 1)
+    return max(rounding.largest(codes.reshape(-1, shape[-1])) for codes, shape in zip(pieces, shapes, strict=True))
 
 
 def _times(factors: Tensor, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from gossamer.agents.layout import Entries
 from gossamer.agents.links import Ints
 from gossamer.agents.plan import receptive_fields
 from gossamer.data import DataGraph
-from gossamer.model.filters import Filter, Rows
+from gossamer.model.gather import Gather, Rows
 
 MASKS = ("train", "validation", "test")
 
@@ -90,15 +90,15 @@ class Whole:
 def make_whole(
     graph: DataGraph,
     shift: Any,
-    filters: Sequence[Filter],
+    gathers: Sequence[Gather],
     assignment: Ints,
     combination: NDArray[np.float64],
     receptive_field: bool = True,
 ) -> Whole:
     """The whole with its receptive fields; without `receptive_field`, training computes every vertex."""
     shift = sparse.csr_array(shift)
-    full = receptive_fields(shift, filters, np.ones(graph.num_vertices, dtype=bool))
-    train = receptive_fields(shift, filters, graph.labelled) if receptive_field else full
+    full = receptive_fields(shift, gathers, np.ones(graph.num_vertices, dtype=bool))
+    train = receptive_fields(shift, gathers, graph.labelled) if receptive_field else full
     return Whole(graph, shift, assignment, combination, train, full)
 
 

@@ -1,35 +1,29 @@
 """Algorithm 1 without I/O: one iteration as a generator that yields what to send and receives what arrived.
 
 `training_step` is composed of `forward` (eq. (5)-(7)), `backward` (eq. (12)) and consensus (eq. (16)). Between two
-exchanges the arithmetic is local and differentiated by autograd; across an exchange the chain rule is the filter's
-transpose over the same links reversed.
+exchanges the arithmetic is the layers' own (model/layers), local and differentiated by autograd; across an exchange the
+chain rule is its transpose over the same links reversed (propagation).
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from gossamer.agents.batches import chunks, mini_batch
-from gossamer.agents.coded import Key
-from gossamer.agents.dropout import Drop
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import GRADIENT, MIXED_TRACKER, TRACKER, WEIGHTS, Host, Pass, memory
+from gossamer.agents.host import GRADIENT, MIXED_TRACKER, TRACKER, WEIGHTS, Host, memory
+from gossamer.agents.passes import Pass
 from gossamer.model import Params
 from gossamer.model.losses import losses
-from gossamer.model.product import DenseProduct
-
-T = TypeVar("T")
-Exchanges = Generator[Outbox, Inbox, Tensor]
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The local arithmetic between two filters, kept for the backward pass: leaves -> result."""
+    """The local arithmetic between two exchanges, kept for the backward pass: leaves -> result."""
 
-    leaves: Params  # the previous filter's result `z`, where there is one, and the parameters that were used
+    leaves: Params  # what was gathered before it, `z`, where there is something, and the layers' parameters
     result: Tensor
 
 
@@ -116,31 +110,17 @@ def forward(
     """
     of = host.training.seed, host.step, number
     segments: list[Segment] = []
-    layers = host.network.layers
     x, leaves = on.features, Params()
-    for index, (layer, plan) in enumerate(zip(layers, on.plan.layers, strict=True)):
-        weight = _leaf(host.params[f"layer.{index}.weight"], differentiate)
-        leaves[f"layer.{index}.weight"] = weight
+    for index, (layer, plan) in enumerate(zip(host.network.layers, on.plan.layers, strict=True)):
+        weights = {name: _leaf(host.params[f"layer.{index}.{name}"], differentiate) for name in layer.parameters()}
+        named = {f"layer.{index}.{name}": leaf for name, leaf in weights.items()}
         with torch.set_grad_enabled(differentiate):
-            slabs, product = weight.view(-1, layer.inputs, layer.outputs), on.products[index]
-            drop = Drop(on.entropy[index], layer.dropout, (host.training.seed, host.step, index))
-            if not dropout or layer.dropout == 0.0:
-                offers = product(x, slabs)
-            elif index == 0 and isinstance(product, DenseProduct):  # a large input, which needs no gradient
-                offers = product(x, slabs, drop.rows)
-            else:
-                offers = product(drop(x), slabs)
-        segments.append(Segment(leaves, offers))
-        terms = offers.detach().split_with_sizes([plan.sizes[p] for p in layer.filter.powers])
-        z = yield from _through(layer.filter.combine(terms, plan.within), [p.forward for p in plan.propagations], of)
-        leaves = Params(z=_leaf(z, differentiate))
+            offers = layer.offer(on.input(index, x, of[:2] if dropout else None), weights)
+        segments.append(Segment({**leaves, **named}, offers))
+        z = yield from plan.forward(offers.detach(), of)
+        leaves = Params(z=_leaf(z, differentiate), **named)
         with torch.set_grad_enabled(differentiate):
-            x = leaves["z"]
-            if layer.bias:
-                bias = _leaf(host.params[f"layer.{index}.bias"], differentiate)
-                leaves[f"layer.{index}.bias"] = bias
-                x = x + _of_rows(bias, plan.output_agent, x.ndim)
-            x = layer.activate(x)
+            x = layer.finish(leaves["z"], plan.outputs, weights)
     segments.append(Segment(leaves, x))
     return x, segments
 
@@ -149,22 +129,22 @@ def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> 
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
     `segments` are forward's on the same pass, the last one ending in the loss. From the last layer to the first: the
-    gradient of a filter's result goes through its transpose, one reversed exchange for each propagation, then through
-    the local segment before it. Segments are used up as it goes, so that their memory serves the next ones.
+    gradient of what was gathered goes back to the offers, one reversed exchange for each propagation, then through the
+    local segment before it. Segments are used up as it goes, so that their memory serves the next ones.
     """
     gradient: Params = {}
     g: Tensor | None = None
+    of = host.training.seed, host.step, number
     for index in reversed(range(len(segments))):
         leaves, result = segments[index].leaves, segments.pop().result
-        gradient.update(zip(leaves, torch.autograd.grad(result, list(leaves.values()), g), strict=True))
+        found = torch.autograd.grad(result, list(leaves.values()), g, allow_unused=True)
+        for name, part in zip(leaves, found, strict=True):  # a parameter may serve offer, finish, or both
+            if part is not None:
+                gradient[name] = gradient[name] + part if name in gradient else part
         if index == 0:
             break
-        del leaves, result
-        layer, plan = host.network.layers[index - 1], on.plan.layers[index - 1]
-        transposed = layer.filter.combine_transposed(gradient.pop("z"), plan.within)
-        of = host.training.seed, host.step, number
-        terms = yield from _through(transposed, [p.backward for p in reversed(plan.propagations)], of)
-        g = torch.cat(terms) if len(terms) > 1 else terms[0]
+        del leaves, result, found
+        g = yield from on.plan.layers[index - 1].backward(gradient.pop("z"), of)
     return {name: gradient[name] for name in host.params}
 
 
@@ -173,25 +153,5 @@ def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
     return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.share)
 
 
-def _through(
-    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor, Key], Exchanges]], of: Key
-) -> Generator[Outbox, Inbox, T]:
-    """Run a filter's generator, answering each u that it yields with the next propagation's D u."""
-    try:
-        u = next(steps)
-        for go in propagate:
-            u = steps.send((yield from go(u, of)))
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("a filter asked for more propagations than were planned")
-
-
 def _leaf(tensor: Tensor, differentiate: bool) -> Tensor:
     return tensor.detach().requires_grad_(differentiate)
-
-
-def _of_rows(per_agent: Tensor, agent: Tensor, ndim: int) -> Tensor:
-    """One row of `per_agent` [agents, width] for each vertex row, broadcast over a batch axis."""
-    rows = per_agent.index_select(0, agent)
-    return rows if ndim == 2 else rows[:, None, :]

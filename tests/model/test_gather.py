@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gossamer.model.filters import Chebyshev, Filter, Monomial
+from gossamer.model.gather import Chebyshev, Gather, Monomial
 
 FILTERS = pytest.mark.parametrize(
     "chosen",
@@ -31,7 +31,7 @@ FILTERS = pytest.mark.parametrize(
 N, WIDTH = 9, 3
 
 
-def polynomial(chosen: Filter, D: np.ndarray, p: int) -> np.ndarray:
+def polynomial(chosen: Gather, D: np.ndarray, p: int) -> np.ndarray:
     """f_p(D), a monomial or NumPy's own Chebyshev polynomial, power by power."""
     coefficients = np.eye(p + 1)[p]
     if isinstance(chosen, Chebyshev):
@@ -69,7 +69,7 @@ def answered(walk: Generator[np.ndarray, np.ndarray, Any], neighbours: Callable[
 class Restricted:
     """A filter on the fields that `outputs` needs: its propagation matrices and where fields lie in one another."""
 
-    def __init__(self, chosen: Filter, D: np.ndarray, outputs: np.ndarray) -> None:
+    def __init__(self, chosen: Gather, D: np.ndarray, outputs: np.ndarray) -> None:
         self.filter = chosen
         self.fields = answered(chosen.fields(outputs), lambda rows: (D[rows] != 0).any(0))
         self.blocks = [D[np.ix_(to, at)] for to, at in zip(self.fields, self.fields[1:], strict=False)]
@@ -93,7 +93,7 @@ class Restricted:
         return spread
 
 
-def drawn_terms(chosen: Filter, seed: int) -> list[np.ndarray]:
+def drawn_terms(chosen: Gather, seed: int) -> list[np.ndarray]:
     random = np.random.default_rng(seed + 1)
     return [random.normal(size=(N, WIDTH)) for _ in chosen.powers]
 
@@ -103,7 +103,7 @@ def everywhere() -> np.ndarray:
 
 
 @FILTERS
-def test_combine_is_the_polynomial_on_all_rows(chosen: Filter) -> None:
+def test_combine_is_the_polynomial_on_all_rows(chosen: Gather) -> None:
     D, terms = random_shift(0), drawn_terms(chosen, 0)
     full = Restricted(chosen, D, everywhere())
     full.fields = [everywhere()] * len(full.fields)
@@ -118,7 +118,7 @@ def test_combine_is_the_polynomial_on_all_rows(chosen: Filter) -> None:
 
 @FILTERS
 @given(st.lists(st.booleans(), min_size=N, max_size=N), st.integers(0, 10**6))
-def test_restricted_fields_lose_nothing(chosen: Filter, rows: list[bool], seed: int) -> None:
+def test_restricted_fields_lose_nothing(chosen: Gather, rows: list[bool], seed: int) -> None:
     D, terms, outputs = random_shift(seed), drawn_terms(chosen, seed), np.array(rows)
     expected = sum(polynomial(chosen, D, p) @ x for p, x in zip(chosen.powers, terms, strict=True))[outputs]
     found = Restricted(chosen, D, outputs).combine(terms)
@@ -127,7 +127,7 @@ def test_restricted_fields_lose_nothing(chosen: Filter, rows: list[bool], seed: 
 
 @FILTERS
 @given(st.lists(st.booleans(), min_size=N, max_size=N), st.integers(0, 10**6))
-def test_transposed_is_the_transpose(chosen: Filter, rows: list[bool], seed: int) -> None:
+def test_transposed_is_the_transpose(chosen: Gather, rows: list[bool], seed: int) -> None:
     D, terms, outputs = random_shift(seed), drawn_terms(chosen, seed), np.array(rows)
     restricted = Restricted(chosen, D, outputs)
     y = np.random.default_rng(seed + 2).normal(size=(int(outputs.sum()), WIDTH))
@@ -141,7 +141,7 @@ def test_transposed_is_the_transpose(chosen: Filter, rows: list[bool], seed: int
 
 @FILTERS
 @given(st.lists(st.booleans(), min_size=N, max_size=N), st.integers(0, 10**6))
-def test_fields_hold_no_row_that_no_output_needs(chosen: Filter, rows: list[bool], seed: int) -> None:
+def test_fields_hold_no_row_that_no_output_needs(chosen: Gather, rows: list[bool], seed: int) -> None:
     D, outputs = random_shift(seed), np.array(rows)
     fields = Restricted(chosen, D, outputs).fields
     assert len(fields) == chosen.powers[-1] + 1
@@ -155,7 +155,7 @@ def test_fields_hold_no_row_that_no_output_needs(chosen: Filter, rows: list[bool
 
 
 @FILTERS
-def test_what_goes_in_is_left_unchanged(chosen: Filter) -> None:
+def test_what_goes_in_is_left_unchanged(chosen: Gather) -> None:
     D = random_shift(4)
     restricted = Restricted(chosen, D, everywhere())
     fields = [restricted.fields[p] for p in chosen.powers]

@@ -1,12 +1,14 @@
-"""Boundary rows in 16 or 8 bits: a propagation whose rows between agents are rounded (docs/communication.md).
+"""Row codecs: what happens to boundary (halo) rows on their way from one agent to another (docs/communication.md).
 
-A row is rounded randomly, up or down so that its mean is the row: the noise is a hash of seed, step, exchange, link,
-row and column, the same wherever it is computed. Rows are those of pairs of agents also where both are on one host, so
-that every hosting of the agents rounds the same numbers.
+A codec is a value. `Quantised` rounds rows stochastically to 16 or 8 bits, up or down so that the mean is the row. The
+random numbers of a codec are counter-based: a hash of seed, step, exchange, link, row and column, the same wherever it
+is computed. Rows are those of pairs of agents also where both are on one host, so that every hosting of the agents
+sends the same numbers.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,16 +18,69 @@ from gossamer.agents.codes import Rounding
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.keyed import column_entropy, row_entropy, uniform
 from gossamer.agents.links import Factored, Ints, Link, places
-from gossamer.model.sparse import Operator
+from gossamer.agents.propagation import Collect, Key
 
-Key = tuple[int, int, int]  # seed, step, part of a long batch
+
+class RowCodec(Protocol):
+    """A way to send rows [rows(, time), width] between agents."""
+
+    @property
+    def protects(self) -> bool:
+        """Evaluation and prediction go through the codec too, because what it keeps back must not leak there."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """Of the messages; None: that of the rows."""
+        ...
+
+    def row_bytes(self, width: int, itemsize: int) -> int:
+        """Bytes that a row of so many numbers takes on its way."""
+        ...
+
+    def encode(self, rows: Tensor, uniform: Callable[[], Tensor]) -> Tensor:
+        """What is sent [rows(, time), length]; `uniform` draws numbers in [0, 1), shaped as the rows."""
+        ...
+
+    def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+        """The rows that arrive."""
+        ...
+
+    def largest(self, codes: Tensor) -> float:
+        """A bound on the magnitude of the numbers that a message stands for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """Stochastic quantisation, unbiased; while training only, for evaluation has nothing to gain by it."""
+
+    rounding: Rounding
+
+    protects = False
+    dtype = torch.uint8
+
+    def row_bytes(self, width: int, itemsize: int) -> int:
+        return self.rounding.length(width)
+
+    def encode(self, rows: Tensor, uniform: Callable[[], Tensor]) -> Tensor:
+        return self.rounding.encode(rows, uniform())
+
+    def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+        return self.rounding.decode(codes, width, dtype)
+
+    def largest(self, codes: Tensor) -> float:
+        return self.rounding.largest(codes)
+
+
+ROW_CODECS: dict[int, RowCodec | None] = {0: None, 16: Quantised(Rounding(16)), 8: Quantised(Rounding(8))}  # by bits
 
 
 @dataclass(frozen=True)
 class Coding:
-    """How rows are rounded, and who is where."""
+    """A codec, and which agents are where."""
 
-    rounding: Rounding
+    codec: RowCodec
     agents: tuple[int, ...]  # hosted
     num_agents: int
     hosting: Ints | None
@@ -41,31 +96,18 @@ class Side:
 
 
 @dataclass(frozen=True)
-class CodedPropagation:
-    """One product D u over the hosted agents: each agent's own block, and R S for each of its links."""
+class CodedRows:
+    """Message rows that go through a codec."""
 
     index: int
-    local: Operator
-    send: Operator  # S of all links from hosted agents
-    receive: Operator  # R of all links to hosted agents
-    rounding: Rounding
+    codec: RowCodec
     leaving: Side
     coming: Side
 
-    def forward(self, u: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """D u (eq. (5)-(6))."""
-        rows = yield from self._swapped(Phase.FORWARD, self.send @ u, of)
-        return self.local @ u + self.receive @ rows
-
-    def backward(self, g: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """D^T g: the same links reversed (eq. (12))."""
-        rows = yield from self._swapped(Phase.BACKWARD, self.receive.transposed_times(g), of)
-        return self.local.transposed_times(g) + self.send.transposed_times(rows)
-
-    def _swapped(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """Round the rows of this side and give those of the other."""
+    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
+        """Encode the rows of this side; what comes back collects and decodes those of the other."""
         here, there = (self.leaving, self.coming) if phase is Phase.FORWARD else (self.coming, self.leaving)
-        codes = self.rounding.encode(rows, self._noise(phase, here.words, rows, of))
+        codes = self.codec.encode(rows, lambda: self._uniform(phase, here.words, rows, of))
         arrived = codes.new_empty(len(there.words), *codes.shape[1:])
         arrived[there.inside] = codes[here.inside]
         inbox = yield Outbox(
@@ -73,13 +115,18 @@ class CodedPropagation:
             self.index,
             {_along(phase, link): codes[chosen] for link, chosen in here.groups},
             {_along(phase, link): (len(chosen), *codes.shape[1:]) for link, chosen in there.groups},
-            torch.uint8,
+            self.codec.dtype,
+            self.codec.largest,
         )
-        for link, chosen in there.groups:
-            arrived[chosen] = inbox[_along(phase, link)]
-        return self.rounding.decode(arrived, rows.shape[-1], rows.dtype)
 
-    def _noise(self, phase: Phase, words: Tensor, rows: Tensor, of: Key) -> Tensor:
+        def collect() -> Tensor:
+            for link, chosen in there.groups:
+                arrived[chosen] = inbox[_along(phase, link)]
+            return self.codec.decode(arrived, rows.shape[-1], rows.dtype)
+
+        return collect
+
+    def _uniform(self, phase: Phase, words: Tensor, rows: Tensor, of: Key) -> Tensor:
         """Uniform in [0, 1), for each number of the rows [rows(, times), columns]."""
         places = words.view(-1, *[1] * (rows.ndim - 1)) + column_entropy(torch.arange(rows.shape[-1]))
         if rows.ndim == 3:

@@ -1,9 +1,10 @@
-"""Graph filters y = sum_p f_p(D) x_p: how a layer combines what the vertices offer (eq. (5), (25)-(26)).
+"""Gathering: how the offers of vertices come together over the data graph's edges (eq. (5), (25)-(26)).
 
-A filter is a value of three generators. `fields` says on which rows each x_p is needed; the others do the arithmetic
-around the propagations: they yield u and are sent D u (`combine`), or yield g and are sent D^T g
-(`combine_transposed`). So they know nothing of agents or messages. An order-P filter takes P propagations of the
-layer's output width.
+A graph filter is linear, y = sum_p f_p(D) x_p: rows may be added up on their way. `Edgewise` brings every offer by
+itself. A gather is a value of three generators. `fields` says on which rows each x_p is needed; the others do the
+arithmetic around the propagations: they yield u and are sent what a propagation makes of it (`combine`), or yield g and
+are sent what the reversed propagation makes of that (`combine_transposed`). So they know nothing of agents or messages.
+An order-P filter takes P propagations of the layer's width.
 """
 
 from collections.abc import Generator, Sequence
@@ -18,11 +19,16 @@ Rows = NDArray[np.bool_]  # a set of vertices
 Steps = Generator[Tensor, Tensor, Tensor]
 
 
-class Filter(Protocol):
+class Gather(Protocol):
     """x_p is offered for each p in `powers`, ascending; U_p are the rows on which it is needed."""
 
     @property
     def powers(self) -> tuple[int, ...]: ...
+
+    @property
+    def linear(self) -> bool:
+        """A propagation is D u, whose rows links may aggregate; else offers travel and arrive one by one."""
+        ...
 
     def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
         """U_0 = outputs, U_1, ..., U_P; the p-th propagation goes from U_p to U_{p-1}.
@@ -45,6 +51,8 @@ class Monomial:
     """y = sum_{p in powers} D^p x_p. Powers (1,): eq. (5); (0, ..., P): eq. (25)-(26); (0,): no graph at all."""
 
     powers: tuple[int, ...]
+
+    linear = True
 
     def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
         sets = [outputs]
@@ -75,6 +83,8 @@ class Chebyshev:
     """y = sum_{p=0}^P T_p(D) x_p with T_0 = 1, T_1(D) = D, T_p = 2 D T_{p-1} - T_{p-2}."""
 
     order: int
+
+    linear = True
 
     @property
     def powers(self) -> tuple[int, ...]:
@@ -108,3 +118,24 @@ class Chebyshev:
                 shifted[within[p]] -= t[p - 2]
             t.append(shifted)
         return t
+
+
+@dataclass(frozen=True)
+class Edgewise:
+    """Every offer on a vertex's edges, and its own, one by one: for attention, maxima, any function of them.
+
+    A propagation brings the offers of neighbours beside those of the hosted vertices, and takes the gradients back.
+    """
+
+    powers = (1,)
+    linear = False
+
+    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+        reached = yield outputs
+        return [outputs, reached | outputs]
+
+    def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
+        return (yield terms[0])
+
+    def combine_transposed(self, g: Tensor, within: Sequence[Tensor]) -> Generator[Tensor, Tensor, list[Tensor]]:
+        return [(yield g)]

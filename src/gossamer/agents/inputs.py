@@ -1,0 +1,44 @@
+"""A layer's input on a host: its rows, dropout, and the product of every row with its own agent's weights."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.dropout import Drop
+from gossamer.agents.links import Ints
+from gossamer.errors import GossamerError
+from gossamer.model.product import DenseProduct, SparseProduct
+
+
+@dataclass(frozen=True)
+class LayerInput:
+    """The `Input` of the layer seam (model/layers)."""
+
+    x: Tensor  # rows, or a sparse input's entries
+    product: DenseProduct | SparseProduct
+    drop: Drop | None
+    input_row: Ints  # the row of x of each vertex (and power) that offers
+    slab: Ints  # its agent and power: hosted agent * powers + place of the power
+    powers: int
+    first: bool  # a large input, which needs no gradient
+
+    def linear(self, weight: Tensor) -> Tensor:
+        slabs = weight.view(-1, *weight.shape[-2:])
+        if self.drop is None:
+            return self.product(self.x, slabs)
+        if self.first and isinstance(self.product, DenseProduct):
+            return self.product(self.x, slabs, self.drop.rows)
+        return self.product(self.drop(self.x), slabs)
+
+    def rows(self) -> Tensor:
+        if isinstance(self.product, SparseProduct):
+            raise GossamerError(
+                "this kind of layer needs its input row by row, and sparse features come only through a linear map; "
+                "give dense features, or put another layer before it"
+            )
+        x = self.x if self.drop is None else self.drop(self.x)
+        return x.index_select(0, torch.from_numpy(self.input_row))
+
+    def agent(self) -> Tensor:
+        return torch.from_numpy(self.slab // self.powers)

@@ -1,0 +1,130 @@
+"""Passes: a plan with a host's data laid out for it, what a forward pass reads, for training or for evaluation."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from gossamer.agents.dropout import Drop
+from gossamer.agents.inputs import LayerInput
+from gossamer.agents.keyed import column_entropy, row_entropy
+from gossamer.agents.layout import Layout
+from gossamer.agents.plan import LayerPlan, Plan, make_plan
+from gossamer.agents.rows import Coding
+from gossamer.agents.share import Share
+from gossamer.model import Layer, Network
+from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One plan with the hosted data laid out for it: what a forward pass reads."""
+
+    plan: Plan
+    vertices: NDArray[np.int64]  # of the output rows, by global number
+    products: tuple[DenseProduct | SparseProduct, ...]
+    features: Tensor  # the first layer's input rows, or a sparse input's entries
+    dropout: tuple[float, ...]  # of each layer's input
+    entropy: tuple[Tensor, ...]  # for each layer, the words that dropout hashes
+    targets: Tensor
+    masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
+    share: float = 1.0  # of the training examples' time steps, for a mini-batch
+
+    def input(self, index: int, x: Tensor, of: tuple[int, int] | None) -> LayerInput:
+        """A layer's input x; `of` is the seed and the step that dropout is drawn for, None for none."""
+        plan, drop = self.plan.layers[index], self.dropout[index]
+        used = None if of is None or drop == 0.0 else Drop(self.entropy[index], drop, (*of, index))
+        return LayerInput(x, self.products[index], used, plan.input_row, plan.slab, len(plan.gather.powers), index == 0)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there is a batch axis."""
+        return self.masks["train"].ndim == 2
+
+
+def make_pass(
+    share: Share,
+    layout: Layout,
+    network: Network,
+    dtype: torch.dtype,
+    fields: list[list[NDArray[np.bool_]]],
+    times: NDArray[np.int64] | None,
+    other: Pass | None = None,
+    coding: Coding | None = None,
+) -> Pass:
+    """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
+
+    A dense input that is laid out as the `other` pass's is not copied.
+    """
+    gathers = network.gathers
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(share.features), coding)
+    columns = np.arange(share.batch) if share.batch is not None and times is None else times
+    row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
+
+    def chosen(array: NDArray[Any]) -> Tensor:
+        rows = array[row[plan.outputs]]
+        return torch.from_numpy(rows if columns is None else rows[:, columns])
+
+    targets = chosen(share.targets)
+    num_slabs = len(share.agents) * len(gathers[0].powers)
+    features, first = _first_input(share.features, row, plan.layers[0], num_slabs, columns, dtype, other)
+    length = 1 if columns is None else len(columns)
+    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]))
+    return Pass(
+        plan=plan,
+        vertices=share.vertices[plan.outputs],
+        products=products,
+        features=features,
+        dropout=tuple(layer.dropout for layer in network.layers),
+        entropy=tuple(
+            _entropy(layer, share.vertices[p.inputs], p.input_row, product, columns)
+            for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
+        ),
+        targets=targets if share.num_classes is not None else targets.to(dtype),
+        masks={name: chosen(mask) for name, mask in share.masks.items()},
+    )
+
+
+def _first_input(
+    features: Any,
+    row: NDArray[np.int64],
+    plan: LayerPlan,
+    num_slabs: int,
+    columns: NDArray[np.int64] | None,
+    dtype: torch.dtype,
+    other: Pass | None,
+) -> tuple[Tensor, DenseProduct | SparseProduct]:
+    if sparse.issparse(features):
+        product = plan_sparse(features[row[plan.inputs]], plan.input_row, plan.slab, num_slabs, dtype)
+        return product.values, product
+    if other is not None and columns is None and np.array_equal(plan.inputs, other.plan.layers[0].inputs):
+        dense = other.features
+    else:
+        rows = features[row[plan.inputs]]
+        dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
+    times = 1 if columns is None else len(columns)
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
+
+
+def _entropy(
+    layer: Layer,
+    vertices: NDArray[np.int64],
+    input_row: NDArray[np.int64],
+    product: DenseProduct | SparseProduct,
+    columns: NDArray[np.int64] | None,
+) -> Tensor:
+    """What dropout hashes: a word for each entry of a sparse input; for a dense one a word for each row (and time
+    step), to which the columns' words are added as it goes. Vertices go by their global numbers."""
+    if layer.dropout == 0.0:
+        return torch.empty(0, dtype=torch.int32)
+    words = row_entropy(torch.from_numpy(vertices))
+    if isinstance(product, SparseProduct):
+        rows = torch.from_numpy(input_row[product.entry_row])
+        return words[rows] + column_entropy(torch.from_numpy(product.entry_feature))
+    if columns is None:
+        return words[:, None]
+    return words[:, None, None] + row_entropy(column_entropy(torch.from_numpy(columns)))[None, :, None]

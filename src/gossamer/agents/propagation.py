@@ -1,0 +1,119 @@
+"""Propagations: the only place where agents meet in the forward pass and, reversed, in the backward pass.
+
+    forward    k = a(i) adds what its neighbours z send, S_kz u_z, to what it has itself        eq. (5)-(7)
+    backward   over the same links reversed, k sends R_kz^T g and z adds S_kz^T of it           eq. (12)
+
+`Propagation` is the product D u, with D_kz = R_kz S_kz factored for every link. `Halo` brings the boundary (halo) rows
+themselves, for layers that see every offer alone. Both leave to a RowExchange how rows travel.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.links import Link
+from gossamer.model.layers import Edges
+from gossamer.model.sparse import Operator
+
+T = TypeVar("T")
+Key = tuple[int, int, int]  # seed, step, part of a long batch: what random numbers of an exchange are for
+Collect = Callable[[], Tensor]  # the rows that arrived, read when they are needed
+Exchanges = Generator[Outbox, Inbox, Tensor]
+
+
+class RowExchange(Protocol):
+    """How message rows travel between the endpoints of links: as they are, or through a row codec."""
+
+    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
+        """Send the rows of this side; what comes back collects those of the other."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainRows:
+    """Rows as they are."""
+
+    index: int  # which exchange of the pass this is; both endpoints of a link count alike
+    outgoing: tuple[tuple[Link, int], ...]  # links in sender order, with their numbers of rows
+    incoming: tuple[tuple[Link, int], ...]
+
+    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
+        out, into = self.outgoing, self.incoming
+        if phase is Phase.BACKWARD:
+            out, into = _reversed(into), _reversed(out)
+        parts = rows.split_with_sizes([count for _, count in out]) if out else ()
+        messages = {link: part for (link, _), part in zip(out, parts, strict=True)}
+        expected = {link: (count, *rows.shape[1:]) for link, count in into}
+        inbox = yield Outbox(phase, self.index, messages, expected)
+        return lambda: torch.cat([inbox[link] for link, _ in into]) if into else rows[:0]
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """One product D u over the hosted agents: their own block, and R S for each link to others."""
+
+    rows: RowExchange
+    local: Operator  # D between hosted vertices [rows of U_{p-1}, rows of U_p]
+    send: Operator  # S of all outgoing links [message rows, rows of U_p]
+    receive: Operator  # R of all incoming links [rows of U_{p-1}, message rows]
+
+    edges = None
+
+    def forward(self, u: Tensor, of: Key) -> Exchanges:
+        """D u: send S u, add R times what arrives (eq. (5)-(6))."""
+        collect = yield from self.rows(Phase.FORWARD, self.send @ u if self.send.shape[0] else u[:0], of)
+        result = self.local @ u  # while messages travel
+        if self.receive.shape[1]:
+            result += self.receive @ collect()
+        return result
+
+    def backward(self, g: Tensor, of: Key) -> Exchanges:
+        """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
+        sent = self.receive.transposed_times(g) if self.receive.shape[1] else g[:0]
+        collect = yield from self.rows(Phase.BACKWARD, sent, of)
+        result = self.local.transposed_times(g)
+        if self.send.shape[0]:
+            result += self.send.transposed_times(collect())
+        return result
+
+
+@dataclass(frozen=True)
+class Halo:
+    """The offers of hosted vertices and, behind them, those of the vertices elsewhere that have an edge to one."""
+
+    rows: RowExchange
+    hosted: int  # rows of U_1 here
+    picked: Tensor  # int64 [message rows]: those of them that are sent
+    edges: Edges
+
+    def forward(self, u: Tensor, of: Key) -> Exchanges:
+        """[u; what arrives]: every offer that an edge needs."""
+        collect = yield from self.rows(Phase.FORWARD, u.index_select(0, self.picked), of)
+        return torch.cat([u, collect()])
+
+    def backward(self, g: Tensor, of: Key) -> Exchanges:
+        """Gradient of the hosted offers: what was made of them here, and what is sent back by whoever had a copy."""
+        collect = yield from self.rows(Phase.BACKWARD, g[self.hosted :], of)
+        return g[: self.hosted].index_add(0, self.picked, collect())
+
+
+def through(
+    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor, Key], Exchanges]], of: Key
+) -> Generator[Outbox, Inbox, T]:
+    """Run a gather's generator, answering each u that it yields with the next propagation's result."""
+    try:
+        u = next(steps)
+        for go in propagate:
+            u = steps.send((yield from go(u, of)))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a gather asked for more propagations than were planned")
+
+
+def _reversed(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:
+    return tuple((Link(link.receiver, link.sender), count) for link, count in links)
