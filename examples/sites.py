@@ -14,7 +14,7 @@ import numpy as np
 import gossamer
 from gossamer.assignment import assign, shared_edges
 from gossamer.runtime.crew import free_ports, write_secret
-from gossamer.runtime.sockets import new_keys
+from gossamer.runtime.keys import make_keys
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     graph = gossamer.load(given.dataset)
     owner = assign(graph, "bfs", given.agents, 0)
     neighbours = shared_edges(graph, owner, given.agents) > 0
-    keys = [new_keys() for _ in range(given.agents)]
+    keys = [make_keys() for _ in range(given.agents)]
     addresses = [f"127.0.0.1:{port}" for port in free_ports(given.agents)]
     if given.out.exists():
         parser.error(f"{given.out} exists; move it away or choose another --out")
@@ -52,6 +52,8 @@ def main() -> None:
                 for z in np.flatnonzero(neighbours[k])
                 if z != k
             ),
+            "\n[members]",
+            *(f'{z} = "{keys[z][0]}"' for z in range(given.agents)),
         ]
         (folder / "site.toml").write_text("\n".join(lines) + "\n")
 

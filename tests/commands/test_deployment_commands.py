@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from gossamer.cli import app
 from gossamer.report.terminal import crew_table
+from gossamer.runtime import member
+from gossamer.runtime.crew import free_ports
+from gossamer.runtime.keys import make_keys
 from gossamer.runtime.shards import read_shard
 from gossamer.runtime.sockets import new_keys
 from gossamer.runtime.tensors import read_tensors
@@ -29,7 +32,7 @@ def test_keys_are_made_once_and_kept_secret(tmp_path: Path) -> None:
     code, public, _ = invoke("keys", "--out", str(tmp_path / "site"))
     assert code == 0
     assert (tmp_path / "site" / "key.public").read_text() == public
-    assert len(public.strip()) == 40
+    assert len(public.strip()) == 80
     secret = tmp_path / "site" / "key.secret"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     kept = secret.read_text()
@@ -37,10 +40,13 @@ def test_keys_are_made_once_and_kept_secret(tmp_path: Path) -> None:
     assert code == 2
     assert "move it away first" in told
     assert secret.read_text() == kept
+    assert invoke("keys", "--secret", str(secret))[:2] == (0, public)
+    (tmp_path / "torn").write_text(kept[:20])
+    assert invoke("keys", "--secret", str(tmp_path / "torn"))[0] == 2
 
 
 def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
-    key = next(key for key in iter(lambda: new_keys()[0], None) if "#" in key)  # which does not begin a comment
+    key = next(key for key in iter(lambda: make_keys()[0], None) if "#" in key)  # which does not begin a comment
     (tmp_path / "hosts.txt").write_text(f"# ours\nlocalhost:5001 {key}\nlocalhost:5002\n\nlocalhost:5003\n")
     out = tmp_path / "shards"
     code, table, told = invoke(
@@ -52,7 +58,9 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     assert not (out / "agent-0" / "key.secret").exists()
     assert (out / "agent-1" / "key.secret").exists()
     shards = [read_shard(out / f"agent-{k}") for k in range(3)]
-    assert shards[1].neighbours[0].key == key
+    assert shards[1].neighbours[0].key + str(shards[1].members[0]) == key
+    assert len(set(shards[1].members)) == 3
+    assert shards[1].members == shards[2].members
     assert len({shard.run for shard in shards}) == 1
     assert shards[2].settings.steps == 20
 
@@ -63,13 +71,16 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
         ("localhost:5001\n", "should have a line for each of 3 agents, it has 1"),
         ("a:1\nb\nc:3\n", "agent 1: expected an address host:port, got 'b'"),
         ("a:1\nb:99999\nc:3\n", "agent 1: expected an address host:port"),
-        ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 40 characters"),
-        ("a:1\nb:2\na:1\n", "two agents listen on a:1"),
+        ("a:1\nhöst-b:45802\nc:3\n", "agent 1: expected an address host:port, got 'h\\xf6st-b:45802'; write an"),
+        ("a:1\nhost/5:45802\nc:3\n", "agent 1: expected an address host:port, got 'host/5:45802'"),
+        ("a:1\nb:2 tooshort\nc:3\n", "agent 1: 'tooshort' is not a public key of 80 characters"),
+        ("a:1\nb:2 OLD\nc:3\n", "agent 1: this public key has no verify key yet; print it whole"),
+        ("a:1\nb:2\na:1\n", "two agents listen on 'a:1'"),
         ("a:1 KEY\nb:2 KEY\nc:3\n", "two agents have the same public key"),
     ],
 )
 def test_a_hosts_file_that_does_not_fit_is_told(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "hosts.txt").write_text(text.replace("KEY", new_keys()[0]))
+    (tmp_path / "hosts.txt").write_text(text.replace("KEY", make_keys()[0]).replace("OLD", new_keys()[0]))
     code, _, told = invoke(
         "shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(tmp_path / "shards")
     )
@@ -120,6 +131,61 @@ def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:
     code, _, told = invoke("peer", str(tmp_path / "nowhere"))
     assert code == 2
     assert "is not a shard" in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"localhost:5001"', '"localhost/5:5001"', "neighbours.1.address: expected an address host:port"),
+        ('"num_agents": 3', '"num_agents": -3', "num_agents: Input should be greater than or equal to 1, found -3"),
+        ('"agent": 0', '"agent": NaN', "is not valid JSON: NaN is not a JSON number"),
+        ('"agent": 0', f'"agent": {"9" * 5000}', "is not valid JSON"),
+        ('"agent": 0', f'"agent": {"[" * 100_000}', "is not valid JSON"),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_somebody_has_edited_ends_a_peer_with_one_line(
+    old: str, new: str, message: str, edited: Path
+) -> None:
+    manifest = edited / "shard.json"
+    whole = manifest.read_text()
+    assert old in whole
+    manifest.write_text(whole.replace(old, new))
+    code, _, told = invoke("peer", str(edited), "--insecure")
+    manifest.write_text(whole)
+    assert code == 2
+    assert message in told
+    assert str(manifest) in told
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Agent 0 of three that were cut."""
+    folder = tmp_path_factory.mktemp("edited")
+    (folder / "hosts.txt").write_text("".join(f"localhost:{port}\n" for port in (5000, 5001, 5002)))
+    options = [*SMALL, "--hosts", str(folder / "hosts.txt"), "--out", str(folder / "shards"), "--topology", "complete"]
+    code, _, told = invoke("shard", "digits", *options)
+    assert code == 0, told
+    return folder / "shards" / "agent-0"
+
+
+def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has finished, and nobody is there: systemd starts it again, and launch fails."""
+    ports = free_ports(3)
+    (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{port}\n" for port in ports))
+    out = tmp_path / "shards"
+    invoke("shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(out))
+    run = out / "agent-0" / f"run-{read_shard(out / 'agent-0').run}"
+    run.mkdir()
+    (run / "done").touch()
+    monkeypatch.setattr(member, "SILENCE", 0.5)
+    code, report, told = invoke("peer", str(out / "agent-0"), "--report")
+    assert code == 5
+    assert "agent 0 has finished and leaves" in told
+    assert "not that agent 1, 2 has finished" in told
+    last = json.loads(report.splitlines()[-1])
+    assert (last["finished"], last["all_done"], last["refused_from"]) == (True, False, {})
 
 
 def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:

@@ -9,22 +9,34 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
-from runtime.disks import Kill, Killed, PretendedDisk, copied
+from runtime.disks import DamagedDisk, Kill, Killed, PretendedDisk, copied
 from runtime.frames import is_frame
-from runtime.problems import Problem
+from runtime.problems import M, Problem
 from runtime.remembered import Stage, remembered
 
+from gossamer.runtime.kept import AGAIN
 from gossamer.runtime.member import GRACE, SILENCE, Member
 from gossamer.runtime.place import Place
 from gossamer.runtime.program import begin
 from gossamer.runtime.shards import checkpoints_to_keep, diameter, neighbours_apart
+from gossamer.runtime.signatures import Keyring, make_keyring, verify_key
+from gossamer.runtime.wire import START
 
+RUN = "run"
 DEADLINE = SILENCE + GRACE + 50  # seconds
+SECRETS = [f"{k}".rjust(40, "0") for k in range(M)]  # of the agents, in Z85
+
+
+@cache
+def keyring(agent: int) -> Keyring:
+    return make_keyring(SECRETS[agent], [verify_key(secret) for secret in SECRETS], agent)
+
+
 SENDING = {
     ("train", "forward"): (Kill.FORWARD, Kill.FORWARD),  # before and after
     ("train", "backward"): (Kill.BACKWARD, Kill.BACKWARD),
@@ -43,6 +55,7 @@ class Faults:
     forget: float = 0.0  # probability that the disk is lost with the agent
     power_cut: float | None = None  # when all die at once
     partition: float = 0.0  # seconds during which one link carries nothing
+    damage: float = 0.0  # probability that a checkpoint is damaged when an agent starts
 
 
 class Network:
@@ -62,11 +75,11 @@ class Network:
         self.killed: Counter[Kill] = Counter()
         self.happened: Counter[str] = Counter()  # other faults
         self.most_held = 0  # messages kept or waiting for one agent
-        self.overhear: Callable[[int, int, list[bytes]], None] | None = None
+        self.overhear: Callable[[int, int, bytes], bytes | None] | None = None  # may give another message in its place
+        self.sent: dict[tuple[int, int, bytes], tuple[float, int]] = {}  # frames of a life: when first, and how often
         keep = checkpoints_to_keep(diameter(links), self.settings)
-        self.disks = {
-            k: PretendedDisk(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()
-        }
+        kind = partial(DamagedDisk, damage=faults.damage) if faults.damage else PretendedDisk
+        self.disks = {k: kind(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()}
         self.members: dict[int, Member] = {}
         self.last: dict[int, Member] = {}
         self.gone: set[int] = set()
@@ -95,6 +108,8 @@ class Network:
         """The next event."""
         assert self.events, f"nothing more happens: {self.told()}"
         self.now, _, kind, what = heapq.heappop(self.events)
+        if kind == "call":
+            return what()
         if kind == "power cut":
             for agent in list(self.members):
                 self.kill(agent)
@@ -123,9 +138,13 @@ class Network:
         """Bring a message now, whoever sent it."""
         self._at(self.now, "message", (sender, receiver, message, epoch))
 
+    def later(self, when: float, call: Callable[[], None]) -> None:
+        """Do something at a time."""
+        self._at(when, "call", call)
+
     def told(self) -> str:
         return "; ".join(
-            f"{k}: epoch {m.epoch} at {m.position} waits for {m.waiting_for}, {len(m.done)} done"
+            f"{k}: epoch {m.epoch} at {m.position} waits for {m.waiting_for}, {len(m.facts.done)} done"
             for k, m in sorted(self.members.items())
         )
 
@@ -142,7 +161,7 @@ class Network:
             self._receive(*what)
         member = self.last[k] = self.members[k]
         self._check_memory(member)
-        stands = (member.epoch, member.position, len(member.restorable), len(member.done))
+        stands = (member.epoch, member.position, len(member.facts.restorable), len(member.facts.done))
         if self.progress[1].get(k) != stands:
             self.progress[1][k] = stands
             self.progress = (self.now, self.progress[1])
@@ -150,20 +169,25 @@ class Network:
             self._maybe_die(Kill.LEAVING)
             self.members.pop(k)
             self.gone.add(k)
+            if not member.all_done:  # its exit code makes systemd start it again
+                self.happened["left before all had finished"] += 1
+                self.kill(k)
         else:
             self._at(max(member.wake_at, self.now + 1e-4), "tick", k)
 
     def _start(self, k: int) -> None:
+        self.happened["checkpoint damaged"] += self.disks[k].start(self.random)
         place = Place(
             k,
             len(self.problem.hosts),
             self.neighbours[k],
-            "run",
-            torch.float64,
+            RUN,
+            self.settings.torch_dtype,
             self.settings.steps,
             self.disks[k].keep,
             self.count,  # grows with every event
             neighbours_apart(self.settings),
+            signatures=keyring(k),
         )
         self.members[k] = Member(
             place,
@@ -181,16 +205,23 @@ class Network:
             self._maybe_die(Kill.RECEIVING)
         elif member.finished:
             self._maybe_die(Kill.DONE_KNOWN)
-        elif len(member.restorable) < len(self.problem.hosts):
+        elif len(member.facts.restorable) < len(self.problem.hosts):
             self._maybe_die(Kill.OPENING)
         refused, now_in = sum(member.refused.values()), member.epoch
         member.receive(sender, message, self.now)
         accepted = sum(member.refused.values()) == refused
         assert not (accepted and epoch not in (None, now_in)), f"agent {k} took a frame of epoch {epoch} in {now_in}"
 
+    def _check_repetition(self, sender: int, receiver: int, message: bytes) -> None:
+        """However often it is asked for, a frame goes out once, and again once a second at most."""
+        frame = (self.members[sender].place.life, receiver, message[:START])
+        first, count = self.sent.get(frame, (self.now, 0))
+        self.sent[frame] = first, count + 1
+        assert count <= 1 + (self.now - first) / AGAIN, f"agent {sender} sent a frame {count + 1} times"
+
     def _check_memory(self, member: Member) -> None:
         """What is kept for a neighbour or waits for its turn lies within the steps that neighbours can be apart."""
-        held = max([len(member._inbox), *map(len, member._kept.values())])
+        held = max(len(member.exchanges.inbox), member.exchanges.kept.most)
         self.most_held = max(self.most_held, held)
         schedule = self.problem.schedules[member.place.agent]
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
@@ -231,8 +262,10 @@ class Network:
             self._maybe_die(after)
 
     def _send(self, sender: int, receiver: int, message: bytes, epoch: int | None) -> None:
+        if is_frame(message):
+            self._check_repetition(sender, receiver, message)
         if self.overhear is not None:
-            self.overhear(sender, receiver, message)
+            message = self.overhear(sender, receiver, message) or message
         if self.now < self.isolated[1] and self.isolated[0] in (sender, receiver):
             return
         link, start, end = self.cut

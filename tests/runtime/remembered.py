@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
 from gossamer.agents.exchange import joined
-from gossamer.runtime.member import Planned, Program
+from gossamer.runtime.exchanges import Planned, Program
 from gossamer.runtime.program import begin
 
 

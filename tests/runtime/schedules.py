@@ -1,7 +1,10 @@
-"""Thousands of schedules of a faulty network, counted: python tests/runtime/schedules.py [SCHEDULES] [FIRST SEED].
+"""Thousands of schedules of a faulty network, counted.
+
+python tests/runtime/schedules.py [SCHEDULES] [FIRST SEED] [KIND]
 
 Each runs the real training step and the real protocol on a network drawn from its seed; a failing seed is printed and
-gives the same failure again.
+gives the same failure again. KIND is faults; or lies, with an agent that lies as well; or floods, with one that sends
+hundreds of statuses a second.
 """
 
 import multiprocessing
@@ -10,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,13 @@ if __name__ == "__main__":
 
 import torch
 from runtime.disks import Kill
+from runtime.liars import Liar, Lie
 from runtime.network import Faults, Network
-from runtime.problems import Problem, problem
+from runtime.problems import M, Problem, problem
 from runtime.remembered import Stage
+
+from gossamer.errors import GossamerError
+from gossamer.runtime.refusals import COMMON
 
 CHEBYSHEV = {"layers": "chebyshev", "order": 2, "hidden": 2}
 ADAM = {"update": "adam", "step_size": 0.01}
@@ -58,17 +65,46 @@ def random_faults(seed: int, occasions: Counter[Kill]) -> Faults:
         forget=draw.choice([0.0, 0.0, 0.5]),
         power_cut=draw.choice([None, None, draw.uniform(0, 2)]),
         partition=draw.choice([0.0, 1.0, 15.0]),
+        damage=draw.choice([0.0, 0.0, 0.0, 0.5]),
     )
 
 
-def run_schedule(seed: int) -> Network:
-    """One schedule to its end, checked."""
+def run_schedule(seed: int, kind: str = "faults") -> Network:
+    """One schedule to its end, checked: with the bits of the undisturbed run, or an error that names the liar."""
     made, occasions, memory = quiet(seed % len(PROBLEMS))
     anew = seed // len(PROBLEMS) % ANEW == 0
-    network = Network(made, random_faults(seed, occasions), seed, None if anew else memory)
-    network.run()
-    check(network)
+    faults = random_faults(seed, occasions)
+    if kind == "faults":
+        network = Network(made, faults, seed, None if anew else memory)
+        network.run()
+        check(network)
+        return network
+    draw = random.Random(f"{seed} {kind}")
+    network = Network(made, faults if draw.random() < 0.5 else Faults(), seed, memory)
+    liar = Liar(network, draw.randrange(M), draw, random_lies(draw, kind))
+    try:
+        network.run()
+    except GossamerError as error:
+        if f"agent {liar.agent} " not in str(error):
+            raise AssertionError(f"agent {liar.agent} lied, and the error is: {error}") from None
+        network.happened["ended with an error that names the liar"] += 1
+    else:
+        check(network)
+        network.happened["ended with the undisturbed run's weights"] += 1
+    network.happened.update({f"told {lie}": count for lie, count in liar.told.items()})
+    for member in network.last.values():
+        refused = {f"refused: {reason}": count for reason, count in member.refused.items() if reason not in COMMON}
+        network.happened.update(refused)
     return network
+
+
+def random_lies(draw: random.Random, kind: str) -> tuple[Lie, ...]:
+    """A flood, or up to ten lies; some end a run, and are rare."""
+    if kind == "floods":
+        return (Lie.FLOOD,) * draw.randrange(1, 4)
+    ends = (Lie.IN_PLACE, Lie.OWN_DONE, Lie.TWO_STEPS)
+    often = [lie for lie in Lie if lie not in (*ends, Lie.FLOOD)]
+    return (*draw.choices(often, k=draw.randrange(1, 11)), *(lie for lie in ends if draw.random() < 0.1))
 
 
 def check(network: Network) -> None:
@@ -78,35 +114,39 @@ def check(network: Network) -> None:
             assert torch.equal(network.finals[k][name], part), f"agent {k}: {name}"
 
 
-def _counted(seed: int) -> tuple[Counter[Kill], Counter[str], int, str | None]:
+def _counted(kind: str, seed: int) -> tuple[Counter[Kill], Counter[str], int, str | None]:
     try:
-        network = run_schedule(seed)
+        network = run_schedule(seed, kind)
     except Exception as error:
         return Counter(), Counter(), 0, f"seed {seed} fails with {type(error).__name__}: {error}"
     return network.killed, network.happened, network.most_held, None
 
 
-def main(count: int, first: int) -> None:
+def main(count: int, first: int, kind: str) -> None:
     """Side by side in a process for each processor; the counts are those of the seeds, however they are shared out."""
     torch.set_num_threads(1)
     if count == 1:
-        run_schedule(first)  # here, so that a failure shows its trace
-        return print(f"seed {first} ends with the undisturbed run's weights")
+        run_schedule(first, kind)  # here, so that a failure shows its trace
+        return print(f"seed {first} ends as it must")
     killed, happened, most = Counter[Kill](), Counter[str](), 0
     began = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), torch.set_num_threads, (1,)) as pool:
-        for kills, others, held, failure in pool.imap(_counted, range(first, first + count), chunksize=20):
+        seeds = range(first, first + count)
+        for kills, others, held, failure in pool.imap(partial(_counted, kind), seeds, chunksize=20):
             if failure is not None:
                 seed = failure.split()[1]
-                sys.exit(f"{failure}\nreplay it with: python tests/runtime/schedules.py 1 {seed}")
+                sys.exit(f"{failure}\nreplay it with: python tests/runtime/schedules.py 1 {seed} {kind}")
             killed, happened, most = killed + kills, happened + others, max(most, held)
-    print(f"{count} schedules in {time.perf_counter() - began:.0f} s, every one with the undisturbed run's weights")
+    end = "" if kind == "faults" else ", or with an error that names the liar"
+    seconds = time.perf_counter() - began
+    print(f"{count} schedules with {kind} in {seconds:.0f} s, every one with the undisturbed run's weights{end}")
     for place in Kill:
-        print(f"  killed {place:40} {killed[place]:7} times")
+        print(f"  killed {place:59} {killed[place]:7} times")
     for fault in sorted(happened):
-        print(f"  {fault:47} {happened[fault]:7} times")
+        print(f"  {fault:66} {happened[fault]:7} times")
     print(f"  held for one neighbour, or for later: {most} messages at most")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    given = [*sys.argv[1:], *("1000", "0", "faults")[len(sys.argv) - 1 :]]
+    main(int(given[0]), int(given[1]), given[2])

@@ -81,6 +81,14 @@ def test_a_run_resumes_on_another_number_of_ranks(tmp_path: Path) -> None:
     assert summary["step"] == 30
 
 
+def _wait_for_checkpoint(job_: "subprocess.Popen[str]", out: Path) -> None:
+    deadline = time.monotonic() + 90
+    while not (out / "checkpoint.safetensors").is_file():
+        assert time.monotonic() < deadline
+        assert job_.poll() is None
+        time.sleep(0.05)
+
+
 def test_a_rank_that_dies_is_named_and_a_restart_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "run"
     steps = 400
@@ -89,11 +97,7 @@ def test_a_rank_that_dies_is_named_and_a_restart_goes_on(tmp_path: Path) -> None
         "--steps", str(steps), "--checkpoint-every", "50", "--evaluate-every", "200", "--out", str(out),
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 90
-        while not (out / "checkpoint.safetensors").is_file():
-            assert time.monotonic() < deadline
-            assert job_.poll() is None
-            time.sleep(0.05)
+        _wait_for_checkpoint(job_, out)
         os.kill(_rank(job_.pid, "1"), signal.SIGKILL)
     finally:
         code, output = finished(job_, 200)
@@ -101,6 +105,38 @@ def test_a_rank_that_dies_is_named_and_a_restart_goes_on(tmp_path: Path) -> None
     assert "rank 0 has lost rank 1" in " ".join(output.split()) or "rank 0 was told to end" in output, output
     assert "local_rank: 1" in output  # torchrun's own word
     assert json.loads((out / "run.json").read_text())["step"] == steps
+
+
+def test_a_rank_that_is_stopped_is_named_by_all_others_in_time(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    job_ = torchrun(
+        3, "-m", "gossamer", "cluster", *SMALL, "--steps", "1000000", "--checkpoint-every", "20",
+        "--evaluate-every", "1000000", "--give-up", "4", "--out", str(out),
+    )  # fmt: skip
+    try:
+        _wait_for_checkpoint(job_, out)
+        stopped, began = _rank(job_.pid, "1"), time.monotonic()
+        others = [_rank(job_.pid, rank) for rank in ("0", "2")]
+        os.kill(stopped, signal.SIGSTOP)
+        while not all(_has_ended(one) for one in others):
+            assert time.monotonic() < began + 30
+            time.sleep(0.05)
+        assert time.monotonic() > began + 3
+        os.kill(stopped, signal.SIGKILL)  # torchrun would do it after half a minute
+    finally:
+        code, output = finished(job_, 60)
+    assert code != 0
+    for rank in (0, 2):
+        told = f"rank {rank} and the others have had no sign of life from rank 1 for 4 s"
+        assert told in " ".join(output.split()), output
+
+
+def _has_ended(process: int) -> bool:
+    """Also one that its parent has not noticed yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def _rank(parent: int, rank: str) -> int:

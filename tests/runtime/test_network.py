@@ -1,17 +1,22 @@
 """Over a network that delays, loses, reorders, parts and kills, agents end with the bits of an undisturbed run."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from runtime.disks import Kill
+from runtime.disks import Kill, Killed
 from runtime.frames import is_frame
-from runtime.network import Faults, Network
+from runtime.liars import Liar, Lie
+from runtime.network import Faults, Network, keyring
 from runtime.problems import M, problem
 from runtime.schedules import check, quiet, run_schedule
 
 from gossamer.agents import Link, Phase
 from gossamer.errors import GossamerError
+from gossamer.runtime.facts import Fact, done_fact, restorable_fact
+from gossamer.runtime.member import SILENCE
 from gossamer.runtime.wire import Frame, Status, encode
 
 COMPRESSED = {"topology": "ring", "compress": "power:1,bits=8", "track": True}
@@ -60,9 +65,9 @@ def test_numbers_of_another_type_than_planned_are_refused() -> None:
     while not (network.members.get(1) and network.members[1].position[0] == 2):
         network.step()
     member = network.members[1]
-    while member._exchange.phase != Phase.CONSENSUS or not member.waiting_for:
+    while member.exchanges.current.phase != Phase.CONSENSUS or not member.waiting_for:
         network.step()
-    liar, exchange = member.waiting_for[0], member._exchange
+    liar, exchange = member.waiting_for[0], member.exchanges.current
     rows = torch.zeros(exchange.expected[Link(liar, 1)], dtype=torch.float64)
     frame = Frame(liar, member.epoch, member.position, "train", "consensus", exchange.index, rows)
     member.receive(liar, encode(frame, "run"), network.now)
@@ -78,6 +83,19 @@ def test_faults_cost_time_and_not_results(first: int) -> None:
     """A sample; `python tests/runtime/schedules.py` runs thousands."""
     for seed in range(first, first + 10):
         run_schedule(seed)
+
+
+def test_damaged_checkpoints_cost_time_and_not_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits flipped in and pieces cut off the files of agents that were killed."""
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    damaged = 0
+    for seed in range(6):
+        kills = tuple((Kill.CHECKPOINT_WRITTEN, seed + occasion) for occasion in (5, 9, 13))
+        network = Network(problem(), Faults(kills=kills, power_cut=0.3, damage=0.9), seed)
+        network.run()
+        check(network)
+        damaged += network.happened["checkpoint damaged"]
+    assert damaged > 12
 
 
 def test_a_schedule_that_is_run_again_is_the_same() -> None:
@@ -164,29 +182,40 @@ def test_a_slow_link_is_not_flooded() -> None:
     assert len(sent) < 1.5 * len(set(sent))
 
 
+EPOCH = 1  # of a quiet network
+
+
 @pytest.mark.parametrize(
-    ("restorable", "done", "epoch"),
+    ("fact", "reason"),
     [
-        ({0: ()}, set(), 2),
-        ({0: (7,)}, set(), 2),
-        ({0: (7, 2)}, set(), 2),
-        ({0: (7, 0, 4, 2)}, set(), 2),
-        ({0: (7, 0, 99)}, set(), 2),
-        ({0: (7, *range(8))}, set(), 2),
-        ({9: (7, 0)}, set(), 2),
-        ({}, {9}, 2),
-        ({}, set(), 2**62),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, ()), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (2,)), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (0, 4, 2)), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (0, 99)), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, range(7)), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), 9, EPOCH, 7, (0,)), "malformed"),
+        (lambda liar: restorable_fact("run", keyring(liar), liar, 2**62, 7, (0,)), "malformed"),
+        (lambda liar: done_fact("run", keyring(liar), 9), "malformed"),
+        (lambda liar: done_fact("run", keyring(liar), 3), "signature"),
+        (lambda liar: done_fact("another", keyring(3), 3), "signature"),
+        (lambda liar: restorable_fact("run", keyring(liar), 3, EPOCH, 7, (0,)), "signature"),
+        (lambda liar: restorable_fact("run", keyring(3), 3, EPOCH - 1, 7, (0,)), "signature"),
+        (lambda liar: done_fact("run", keyring(liar), liar), "signature"),  # nothing that it states of itself
     ],
 )
-def test_a_status_that_nobody_would_send_changes_nothing(restorable: dict, done: set, epoch: int) -> None:
+def test_a_status_that_nobody_would_send_changes_nothing(fact: Callable[[int], Fact], reason: str) -> None:
     network = Network(problem(), Faults(), seed=0)
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     before = network.disks[0].number
     liar = network.neighbours[0][0]
-    message = encode(Status(liar, epoch, restorable, frozenset(done)), "run")
+    said, known = fact(liar), network.members[0].facts.restorable[liar]
+    facts = [said.content] if said.agent == liar else [known.content, said.content]
+    assert network.members[0].epoch == known.epoch == EPOCH
+    message = encode(Status(liar, max(EPOCH, said.epoch or 0), tuple(facts)), "run")
+    refused = Counter(network.members[0].refused)
     network.members[0].receive(liar, message, network.now)
-    assert network.members[0].refused["malformed"] == 1
+    assert network.members[0].refused - refused == {reason: 1}
     assert network.disks[0].number == before
     network.run()
     check(network)
@@ -228,3 +257,68 @@ def test_agents_that_wait_for_a_last_one_do_not_flood_each_other() -> None:
     network.run()
     check(network)
     assert len(sent) < 200
+
+
+@pytest.mark.parametrize(("kind", "first"), [("lies", 0), ("lies", 8), ("floods", 0)])
+def test_lies_change_nothing_or_the_liar_is_named(kind: str, first: int) -> None:
+    """A sample; `python tests/runtime/schedules.py 2000 0 lies` runs thousands."""
+    for seed in range(first, first + (8 if kind == "lies" else 4)):
+        run_schedule(seed, kind)
+
+
+@pytest.mark.parametrize("lie", Lie)
+def test_every_lie_beside_an_honest_agent_ends_as_it_must(lie: Lie) -> None:
+    network = Network(problem(), Faults(), seed=0)
+    liar = Liar(network, 1, network.random, ())
+    while len(network.disks[0].checkpoints) < 2:
+        network.step()
+    for _ in range(3):
+        liar._tell(lie)
+    try:
+        network.run()
+    except GossamerError as error:
+        assert lie in (Lie.IN_PLACE, Lie.OWN_DONE, Lie.TWO_STEPS)
+        assert "agent 1 has " in str(error)  # noqa: PT017
+    else:
+        assert lie not in (Lie.IN_PLACE, Lie.OWN_DONE, Lie.TWO_STEPS)
+        check(network)
+    assert liar.told[lie] > 0
+
+
+def test_a_false_done_reaches_nobody() -> None:
+    """Agent 0 says that agent 2, which is not its neighbour, is done: agent 1 neither believes it nor passes it on."""
+    network = Network(problem(), Faults(), seed=0)
+    while len(network.disks[0].checkpoints) < 2:
+        network.step()
+    liar, victim = network.members[0], network.members[1]
+    assert network.neighbours[0] == (1,)
+    facts = (*victim.facts.contents, done_fact("run", keyring(0), 2).content)
+    victim.receive(0, encode(Status(0, liar.epoch, facts), "run"), network.now)
+    assert victim.refused["signature"] == 1
+    assert not victim.facts.done
+    network.run()
+    check(network)
+
+
+def test_the_hub_of_a_star_that_dies_before_it_is_done_ends_with_the_others() -> None:
+    """It comes back after the leaves have left, early; started again, they bring it to its end."""
+    network = Network(problem(topology="star"), Faults(), seed=0)
+    hub = max(network.neighbours, key=lambda k: len(network.neighbours[k]))
+    died: list[float] = []
+
+    def dies(where: Kill) -> None:
+        if where == Kill.DONE_UNWRITTEN and not died:
+            died.append(network.now)
+            raise Killed(where)
+
+    def kill(agent: int) -> None:
+        wait = SILENCE + 15 if agent == hub and died == [network.now] else 0.0
+        network.members.pop(agent, None)
+        network.later(network.now + wait, lambda: start_again(agent))
+
+    start_again, network.kill, network.disks[hub].dies = network.kill, kill, dies  # type: ignore[method-assign]
+    network.run()
+    check(network)
+    assert died
+    assert network.happened["left before all had finished"] == len(network.neighbours[hub])
+    assert all(member.all_done for member in network.last.values())

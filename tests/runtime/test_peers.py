@@ -1,18 +1,23 @@
 """Peers that hear only their neighbours end with the simulation's weights; who is missing is named."""
 
+import json
+import re
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from runtime.memory import Hub
-from runtime.peers import STEPS, check, deployed, in_threads, over, simulated
+from runtime.peers import STEPS, check, deployed, in_threads, kept, over, simulated
 
 from gossamer.errors import GossamerError
 from gossamer.runtime.crew import write_shards
 from gossamer.runtime.messages import count_messages
 from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
 from gossamer.runtime.shards import read_shard
+from gossamer.runtime.sockets import Sockets
+from gossamer.runtime.wire import FRAME, Frame, decode, encode, payload
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,36 @@ def test_a_neighbour_that_never_comes_is_named(tmp_path: Path) -> None:
     assert len(failures) == 1
     assert isinstance(failures[0], MissingNeighbour)
     assert "s for agent 1, 2, 3" in str(failures[0])
+
+
+def test_a_neighbour_that_lies_is_named_in_the_log_the_report_and_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agent 1, with its own key, sends 1e30 in every consensus; agent 0 refuses it and keeps nothing of it."""
+    folders = write_shards(tmp_path, *deployed(checkpoint_every=1))
+    send = Sockets.send
+
+    def lie(sockets: Sockets, neighbour: int, message: bytes) -> None:
+        if sockets._secret == (folders[1] / "key.secret").read_text().strip() and message[1] == FRAME:
+            found: Any = decode(message, read_shard(folders[1]).run, 1)
+            rows, _ = payload(found, message, sealed=True)
+            if found.phase == "consensus":
+                rows = torch.full_like(rows, 1e30)
+            what = found.position, found.plan, found.phase, found.index
+            message = encode(Frame(1, found.epoch, *what, rows), read_shard(folders[1]).run, sealed=True)
+        send(sockets, neighbour, message)
+
+    monkeypatch.setattr(Sockets, "send", lie)
+    reports: dict[int, dict[str, Any]] = {}
+    failures = in_threads(folders, Watch(report=lambda s: reports.update({s["agent"]: s}), give_up=4.0))
+    assert len(failures) == len(folders)
+    (told,) = [str(one) for one in failures if str(one).startswith("agent 0 ")]
+    assert re.search(r"for agent 1.* at step 0; see whether they run; refused \d+ of agent 1 as too large", told)
+    assert reports[0]["refused_from"]["1"]["too large"] >= 1
+    log = [json.loads(line) for line in (kept(folders[0]) / "refused.jsonl").read_text().splitlines()]
+    refused = {"agent": 1, "reason": "too large", "detail": "1.0e+30 in a consensus message"}
+    assert any(refused.items() <= line.items() for line in log)
+    assert [path.name for path in kept(folders[0]).glob("checkpoint-*")] == ["checkpoint-0.safetensors"]
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_every_training_setting_reaches_the_host() -> None:
     assert float(state["velocity.w"]) == 0.5
     first, second = host.network.layers
     assert (first.activation, first.dropout, second.dropout, first.bias) == ("elu", 0.1, 0.3, True)
-    assert first.filter.powers == (0, 1, 2)
+    assert first.gather.powers == (0, 1, 2)
     weight = host.params["layer.0.weight"]
     assert weight.dtype == torch.float64
     assert torch.equal(weight[0], weight[3])
@@ -190,9 +190,9 @@ def test_another_shift_is_refused_on_resumption(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("metrics.jsonl", b"{", "cannot read .*metrics.jsonl"),
-        ("metrics.jsonl", b"[]\n", "cannot read .*metrics.jsonl"),
-        ("run.json", b'{"format": 1}', "it has no data, settings, summary"),
+        ("metrics.jsonl", b"{", "metrics.jsonl, line 1 is not valid JSON"),
+        ("metrics.jsonl", b"[]\n", "metrics.jsonl, line 1 should hold an object"),
+        ("run.json", b'{"format": 1}', "run.json is damaged: it has no settings"),
     ],
 )
 def test_a_damaged_run_directory_is_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import zmq
 
 from gossamer.errors import GossamerError
 from gossamer.runtime import refusals as log
-from gossamer.runtime.connections import HANDSHAKE, Connections
+from gossamer.runtime.addresses import Contact
+from gossamer.runtime.connections import EARLY
 from gossamer.runtime.crew import free_ports
 from gossamer.runtime.records import Records, read_records
 from gossamer.runtime.refusals import Refusals
-from gossamer.runtime.shards import Contact
 from gossamer.runtime.sockets import UNREAD, Sockets, new_keys
 
 LARGEST = 10_000
@@ -59,19 +59,23 @@ def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     records = Records(path)
     for step in (0, 10, 20):
-        records.add(step, {"train": torch.tensor([step, 1.0])})
+        records.add(step, _sums(step))
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])  # a crash in the middle of a line
     assert [record["step"] for record in read_records(path)] == [0, 10]
     again = Records(path)
-    assert again.last == {"step": 10, "train": [10.0, 1.0]}
-    again.add(10, {"train": torch.tensor([10.0, 1.0])})  # back at step 10
-    again.add(20, {"train": torch.tensor([20.0, 1.0])})
+    assert again.last == {"step": 10, **{name: [10.0, 1.0, 2.0] for name in ("train", "validation", "test")}}
+    again.add(10, _sums(10))  # back at step 10
+    again.add(20, _sums(20))
     assert path.read_bytes().startswith(whole[: whole.rindex(b"{")])  # nothing is written anew
     assert [record["step"] for record in read_records(path)] == [0, 10, 20]
     path.write_bytes(b"[]\n" + whole)
-    with pytest.raises(GossamerError, match="no record of an evaluation"):
+    with pytest.raises(GossamerError, match=r"metrics\.jsonl, line 1 should hold an object, found .*; remove"):
         read_records(path)
+
+
+def _sums(step: int) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor([step, 1.0, 2.0]) for name in ("train", "validation", "test")}
 
 
 class Heard:
@@ -209,34 +213,6 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel does not tell what it has received")
-def test_a_connection_is_shut_at_its_share_and_not_before() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        far = socket.create_connection(server.getsockname())
-        near, _ = server.accept()
-    with far, near:
-        connections = Connections(share=1000)
-        connections.accepted(near.fileno(), now=0.0)
-        send_and_read(far, near, HANDSHAKE + 900)
-        assert connections.shut_overfull(now=0.0) == []
-        send_and_read(far, near, 200)
-        connections.handed_over(near.fileno(), [100], sealed=True)
-        assert connections.shut_overfull(now=0.0) == []  # 1100 less 100 + 33 + 2
-        send_and_read(far, near, 100)
-        host, port = far.getsockname()
-        assert connections.shut_overfull(now=1.0) == []  # a second's heartbeats
-        assert connections.shut_overfull(now=0.0) == [f"{host}:{port}"]
-        assert far.recv(1) == b""
-        assert connections.shut_overfull(now=0.0) == []
-        assert connections.closed(near.fileno()) == (f"{host}:{port}", True)
-
-
-def send_and_read(far: socket.socket, near: socket.socket, size: int) -> None:
-    far.sendall(bytes(size))
-    while size:
-        size -= len(near.recv(size))
-
-
 def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
     """Thousands of messages pass a connection whose share is a few: what is handed over is counted to the byte."""
     sockets, contact, secret, heard = pair
@@ -253,8 +229,8 @@ def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
             came = len(sockets.receive(1.0))
             arrived += came
             count = count if came else arrived  # what a busy machine lost on the way is sent again
-    (connection,) = sockets._connections._open.values()
+    (connection,) = sockets._connections._accepted.values()
     told = connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
-    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.handed_over < HANDSHAKE
+    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.handed_over < EARLY
     assert heard.found == []
     friend.close()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gossamer.runtime.addresses import Contact
 from gossamer.runtime.crew import free_ports
-from gossamer.runtime.shards import Contact
 from gossamer.runtime.sockets import Sockets, new_keys
 
 LARGEST = 100_000  # bytes of the largest planned message of `pair`

@@ -9,9 +9,9 @@ import pytest
 from runtime.memory import Hub
 from runtime.peers import check, deployed, in_threads, over, simulated
 
+from gossamer.runtime.addresses import Contact
 from gossamer.runtime.crew import free_ports, write_shards
 from gossamer.runtime.peer import run_peer
-from gossamer.runtime.shards import Contact
 from gossamer.runtime.sockets import Sockets, new_keys
 from gossamer.runtime.transport import Transport
 

@@ -1,18 +1,23 @@
 """The wire format: what is sent arrives; any bytes give a message or a named refusal, and nothing else."""
 
 import contextlib
+from collections.abc import Sequence
 
 import msgpack
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runtime.network import keyring
 
 from gossamer.agents import Link, Outbox
 from gossamer.agents.exchange import Phase
 from gossamer.errors import GossamerError
-from gossamer.runtime.member import Member
+from gossamer.runtime.facts import done_fact, restorable_fact
+from gossamer.runtime.kept import ANSWERS
+from gossamer.runtime.member import Member, longest_status
 from gossamer.runtime.place import Place
+from gossamer.runtime.signatures import UNSIGNED
 from gossamer.runtime.wire import (
     HEAD,
     PLACE,
@@ -23,14 +28,13 @@ from gossamer.runtime.wire import (
     Status,
     decode,
     encode,
-    largest_status,
     payload,
 )
 
 FRAME = Frame(2, 5, (0, 0), "train", "backward", 1, torch.arange(6, dtype=torch.float32).view(3, 2))
 
 
-STANDS = Status(3, 9, {0: (0, 20), 3: (0,)}, frozenset({1, 3}), (4, 2))
+STANDS = Status(3, 9, (b"fact", bytes(300)), (4, 2))
 HEADS = {"version": 8, "kind": 8, "sender": 32, "run": 128, "epoch": 64}  # bits of HEAD's fields
 PLACES = {"step": 64, "slot": 32, "index": 32, "plan": 8, "phase": 8, "dtype": 8, "dims": 8, "checksum": 32}
 FIELDS = HEADS | PLACES | dict.fromkeys("abc", 32)
@@ -42,7 +46,7 @@ def read(message: bytes, sender: int = 2, sealed: bool = False) -> Frame | Statu
     if isinstance(found, Status):
         return found
     told = (found.sender, found.epoch, found.position, found.plan, found.phase, found.index)
-    return Frame(*told, payload(found, message, sealed))
+    return Frame(*told, payload(found, message, sealed)[0])
 
 
 def changed(message: bytes, **fields: int | bytes) -> bytes:
@@ -92,7 +96,8 @@ def test_numbers_stay_where_they_arrived_unless_they_lie_askew() -> None:
         part[:] = message
         announced = decode(part, "run", 2)
         assert not isinstance(announced, Status)
-        rows = payload(announced, part)
+        rows, size = payload(announced, part)
+        assert size == 5.0
         assert torch.equal(rows, FRAME.rows)
         assert rows.data_ptr() % 4 == 0
         arrived[offset + START] ^= 1
@@ -110,11 +115,12 @@ def test_a_sealed_link_needs_no_checksum_and_an_open_one_does() -> None:
 
 def test_a_status_of_a_thousand_agents_on_a_line_fits() -> None:
     """On a line distant agents are far apart, so that each keeps many checkpoints; the largest numbers are taken."""
-    m, keep, last = 1000, 1001, 2**63 - 1
-    steps = (last, 0, *range(last - keep, last))
-    full = Status(m - 1, last, dict.fromkeys(range(m), steps), frozenset(range(m)), (last, last))
+    m, keep, last, signatures = 1000, 1001, 2**63 - 1, keyring(0)
+    steps = restorable_fact("run", signatures, 0, last, last, range(last - keep - 1, last)).content
+    end = done_fact("run", signatures, 0).content
+    full = Status(m - 1, last, (steps, end) * m, (last, last))
     message = encode(full, "r" * 200)
-    limit = largest_status(m, keep)
+    limit = longest_status(Place(0, m, (1,), "run", torch.float32, 10, keep, 7, signatures=signatures))
     assert len(message) <= limit < 1.1 * len(message)
     assert decode(message, "r" * 200, m - 1, limit) == full
     with pytest.raises(RefusedError, match="malformed"):
@@ -184,10 +190,13 @@ class Memory:
     def steps(self) -> list[int]:
         return [0]
 
-    def are_all_done(self) -> bool:
-        return False
+    def all_done(self) -> list[bytes]:
+        return []
 
-    def set_all_done(self) -> None:
+    def set_all_done(self, facts: Sequence[bytes]) -> None:
+        pass
+
+    def discard(self, diverged: int, begun: int) -> None:
         pass
 
     def is_done(self) -> bool:
@@ -214,9 +223,32 @@ def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Mem
         lambda receiver, message: None,
         on_refused=note,
     )
-    member.receive(2, encode(Status(2, 5, {1: (8, 0), 2: (9, 0)}), "run"), 0.0)
+    facts = (restorable_fact("run", UNSIGNED, k, 5, k + 7, (0,)).content for k in (1, 2))
+    member.receive(2, encode(Status(2, 5, tuple(facts)), "run"), 0.0)
     assert (member.epoch, member.position, member.waiting_for) == (5, (0, 0), (2,))
     return member
+
+
+def test_facts_that_are_known_do_not_count_in_the_next_epoch() -> None:
+    """Else whoever replays them makes an agent train with them, and then call an honest one a liar."""
+    member = waiting_member()
+    facts = tuple(fact.content for fact in member.facts.restorable.values())
+    member.receive(2, encode(Status(2, 6, facts), "run"), 0.0)
+    assert member.refused == {"signature": 1}
+    assert member.epoch == 5
+
+
+def test_new_epochs_are_opened_only_so_often() -> None:
+    member = waiting_member()
+    for epoch in range(6, 2006):
+        fact = restorable_fact("run", UNSIGNED, 2, epoch, 9, (0,)).content
+        member.receive(2, encode(Status(2, epoch, (fact,)), "run"), 0.0)
+    assert member.epoch <= 5 + ANSWERS[1]
+    assert member.refused["too often"] == 2005 - member.epoch
+    before = member.epoch
+    fact = restorable_fact("run", UNSIGNED, 2, 3000, 9, (0,)).content
+    member.receive(2, encode(Status(2, 3000, (fact,)), "run"), 1.0)  # the allowance has filled again
+    assert member.epoch == 3000 > before
 
 
 @pytest.mark.parametrize(
@@ -278,11 +310,18 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.dictionaries(st.sampled_from(("restorable", "done", "waiting")), VALUES, max_size=5))
+@given(st.dictionaries(st.sampled_from(("facts", "waiting")), VALUES, max_size=5))
 def test_any_status_gives_a_message_or_a_named_refusal(fields: dict[str, object]) -> None:
-    message = encode(Status(2, 1, {0: (0,)}, frozenset({1}), (2, 3)), "run")
-    tables = msgpack.unpackb(message[HEAD.size :], strict_map_key=False)
+    message = encode(Status(2, 1, (done_fact("run", UNSIGNED, 1).content,), (2, 3)), "run")
+    tables = msgpack.unpackb(message[HEAD.size :])
     refused_or_message(message[: HEAD.size] + msgpack.packb({**tables, **fields}))
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(st.binary(max_size=60), max_size=3), st.integers(4, 6), st.booleans())
+def test_any_facts_give_a_message_or_a_named_refusal(facts: list[bytes], epoch: int, own: bool) -> None:
+    mine = (restorable_fact("run", UNSIGNED, 2, epoch, 9, (0,)).content,) if own else ()
+    refused_or_message(encode(Status(2, epoch, (*mine, *facts)), "run"))
 
 
 @settings(max_examples=250, deadline=None)

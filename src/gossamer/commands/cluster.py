@@ -1,5 +1,6 @@
 """`gossamer cluster`: one rank of a torchrun job that trains together."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from gossamer.experiments import comparison
 from gossamer.report import terminal
 from gossamer.runtime import directory, job
 from gossamer.runtime.cluster import LostRank
+from gossamer.runtime.heartbeats import GIVE_UP
 from gossamer.runtime.rank_shards import begin_on_shards, is_cut
 
 EXAMPLES = """[bold]Examples[/]
@@ -49,6 +51,12 @@ def cluster(
             help="Go on with a run directory, on any number of ranks (only --steps may change).", show_default=False
         ),
     ] = None,
+    give_up: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="End with exit code 4 when a rank shows no sign of life for so long."
+        ),
+    ] = GIVE_UP,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
@@ -59,7 +67,7 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
-    with job.joined() as rank:
+    with job.joined(give_up) as rank:
         try:
             result, folder = _train(rank, dataset, out, resume, options)
         except LostRank:
@@ -89,15 +97,17 @@ def _train(
 ) -> tuple[comparison.Result, Path]:
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with follow(quiet=rank != 0) as (hooks, progress):
+    with follow(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
+            _lock(Path(dataset), rank, held)
             state = begin_on_shards(Path(dataset), options.get("steps"))
             return comparison.finish(comparison.Result(state), None, Path(dataset), hooks), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
+            _lock(resume, rank, held)
             with job.together():
                 graph = comparison.graph_of(resume)
             return (
@@ -114,3 +124,10 @@ def _train(
             comparison.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
             folder,
         )
+
+
+def _lock(folder: Path, rank: int, held: ExitStack) -> None:
+    """The run directory for this job alone; the rank that writes to it holds the lock."""
+    with job.together():
+        if rank == 0:
+            held.enter_context(directory.gone_on_with(folder))

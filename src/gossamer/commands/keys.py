@@ -8,27 +8,37 @@ import typer
 from gossamer.commands.common import err, told_plainly
 from gossamer.files import write_atomically
 from gossamer.runtime.crew import write_secret
-from gossamer.runtime.sockets import new_keys
+from gossamer.runtime.keys import make_keys, public_key, read_key
 
 EXAMPLES = """[bold]Examples[/]
 
 gossamer keys
 
 gossamer keys --out site-3
+
+gossamer keys --secret site-3/key.secret
 """
 
 
 @told_plainly
 def keys(
     out: Annotated[Path, typer.Option(help="Folder for key.secret and key.public.")] = Path("keys"),
+    secret: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Make none: print the public key of this secret one.", show_default=False),
+    ] = None,
 ) -> None:
     """Make a key pair: the public key goes to whoever cuts the shards, the secret one stays on this machine.
 
-    Prints the public key. Put key.secret into the agent's shard; only its owner may read it.
+    Prints the public key, for encryption and signatures. Put key.secret into the agent's shard; only its owner may
+    read it.
     """
-    public, secret = new_keys()
+    if secret is not None:
+        print(public_key(read_key(secret)))
+        return
+    public, made = make_keys()
     out.mkdir(parents=True, exist_ok=True)
-    write_secret(out / "key.secret", secret)
+    write_secret(out / "key.secret", made)
     write_atomically(out / "key.public", (public + "\n").encode())
     print(public)
     err.print(f"written: {out}/key.secret (keep it), {out}/key.public (give it away)", highlight=False)

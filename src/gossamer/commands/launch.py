@@ -9,10 +9,13 @@ from rich.live import Live
 
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.data import DataGraph
 from gossamer.experiments import launching
+from gossamer.experiments.comparison import Result
 from gossamer.report import terminal
 from gossamer.runtime import directory
 from gossamer.runtime.crew import Crew, write_shards
+from gossamer.runtime.training import Run
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -39,18 +42,25 @@ def launch(
     settings = settings_from(dataset, options)
     graph = load_data(settings)
     folder = out or directory.free_name(Path("runs"), graph.name)
+    directory.check_new(folder)
     with follow() as (_, progress):
-        state = launching.prepare(graph, settings, folder, progress)
-    folders = write_shards(folder / "agents", state.deployment, settings)
-    classes = graph.num_classes is not None
-    began = time.monotonic()
-    with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
-        for states in crew.watch():
-            live.update(terminal.crew_table(states, state.deployment.num_agents, settings.steps, classes))
-    state.seconds = time.monotonic() - began
-    with follow() as (hooks, _):
-        result = launching.gather(graph, state, folders, folder, hooks)
+        state = launching.prepare(graph, settings, progress)
+    with directory.claimed(folder):
+        result = _launch(state, graph, folder)
     if as_json:
         print(directory.to_json(result.summary))
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
+
+
+def _launch(state: Run, graph: DataGraph, folder: Path) -> Result:
+    directory.save_start(folder, state)
+    folders = write_shards(folder / "agents", state.deployment, state.settings)
+    classes = graph.num_classes is not None
+    began = time.monotonic()
+    with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
+        for states in crew.watch():
+            live.update(terminal.crew_table(states, state.deployment.num_agents, state.settings.steps, classes))
+    state.seconds = time.monotonic() - began
+    with follow() as (hooks, _):
+        return launching.gather(graph, state, folders, folder, hooks)

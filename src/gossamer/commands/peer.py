@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.commands.common import err, told_plainly
+from gossamer.commands.common import err, tell, told_plainly
 from gossamer.report import terminal
 from gossamer.runtime import directory
+from gossamer.runtime.addresses import check_address
 from gossamer.runtime.memory import kept_memory
-from gossamer.runtime.peer import MissingNeighbour, Watch, run_peer
-from gossamer.runtime.shards import check_address
+from gossamer.runtime.peer import LeftEarly, MissingNeighbour, Watch, run_peer
+from gossamer.runtime.refusals import COMMON
 
-MISSING = 4  # exit code: a neighbour stayed away
+MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -50,7 +51,8 @@ def peer(
     """Train one agent with its neighbours, which run elsewhere.
 
     Needs the shard alone. Killed and started again it rejoins: all agents go back to the latest step that everyone can
-    restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away.
+    restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
+    finished and left before it knew that all had.
     """
     if insecure:
         err.print(
@@ -65,9 +67,9 @@ def peer(
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
         with kept_memory():
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
-    except MissingNeighbour as error:
-        err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False)
-        raise typer.Exit(MISSING) from None
+    except (MissingNeighbour, LeftEarly) as error:
+        tell(error)
+        raise typer.Exit(MISSING if isinstance(error, MissingNeighbour) else EARLY) from None
     if not report:
         err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
@@ -88,7 +90,7 @@ class _Lines:
         loss, _, count = (state["metrics"] or {}).get("train", (0.0, 0.0, 0))
         text += f", loss {loss / count:.4f}" if count else ""
         text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
-        refused = {reason: n for reason, n in state["refused"].items() if reason not in ("old", "early", "duplicate")}
+        refused = {reason: n for reason, n in state["refused"].items() if reason not in COMMON}
         if refused:
             text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
         if waits and state["waited"] > 1:

@@ -1,6 +1,7 @@
 """`gossamer shard`: everything each agent needs, and nothing else, in a folder of its own."""
 
 import secrets
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,18 @@ from rich.console import Console
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import with_settings
 from gossamer.data import DATASETS
-from gossamer.errors import GossamerError
+from gossamer.errors import FileError, GossamerError, shown
+from gossamer.files import MOST_SECRET, make_private, read_bounded
+from gossamer.reading import read_text
 from gossamer.report import terminal
 from gossamer.runtime import directory
+from gossamer.runtime.addresses import Contact, check_address
 from gossamer.runtime.crew import write_secret
 from gossamer.runtime.deployment import make_deployment
+from gossamer.runtime.keys import make_keys, split_key
 from gossamer.runtime.rank_shards import cut_for_ranks
-from gossamer.runtime.shards import MANIFEST, Contact, check_address, cut, write_shard
+from gossamer.runtime.shards import MANIFEST, cut, write_shard
 from gossamer.runtime.sites import site_of_file, write_site_shard
-from gossamer.runtime.sockets import check_key, new_keys
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -28,6 +32,7 @@ gossamer shard --site site.toml --out shards
 
 gossamer shard cora --agents 10 --ranks 2 --out runs/cut
 """
+MOST_LINE, MOST_REST = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
 
 
 @told_plainly
@@ -104,12 +109,12 @@ def _cut_for_ranks(dataset: str, ranks: int, out: Path, options: dict[str, Any])
 
 def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
     settings = settings_from(dataset, options)
-    contacts, made = read_hosts(hosts, settings.agents)
+    contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
     directory.create(out)
     with follow() as (_, progress):
         deployment = make_deployment(graph, settings, progress=progress)
-    shards = cut(deployment, settings, secrets.token_hex(8), contacts)
+    shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
         folder = out / f"agent-{one.agent}"
         write_shard(folder, one)
@@ -143,34 +148,38 @@ def _from_site(site: Path, out: Path) -> None:
 
 def _put_secret(path: Path, secret: str) -> None:
     """The site's secret key into its shard, where it may lie already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.is_file() or path.read_text().strip() != secret:
+    make_private(path.parent)
+    if not path.is_file() or read_bounded(path, MOST_SECRET) != f"{secret}\n".encode():
         write_secret(path, secret)
 
 
-def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], dict[int, str]]:
-    """The agents' addresses and public keys, and the secret keys of those that had none."""
+def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], dict[int, str]]:
+    """The agents' addresses and CURVE keys, their verify keys, and the secret keys of those that had no key."""
     try:
-        lines = [line.split() for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise GossamerError(f"cannot read the hosts file {path}: {error}") from None
+        text = read_text(path, MOST_REST + MOST_LINE * num_agents)
+    except FileError as error:
+        raise GossamerError(f"cannot read the hosts file {path}: {error.reason}") from None
+    lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = [line for line in lines if line]
     if len(entries) != num_agents:
         raise GossamerError(f"{path} should have a line for each of {num_agents} agents, it has {len(entries)}")
-    contacts, made = [], dict[int, str]()
+    contacts, members, made = list[Contact](), list[str](), dict[int, str]()
     for agent, entry in enumerate(entries):
-        if len(entry) > 2:
-            raise GossamerError(f"{path}, agent {agent}: expected host:port and a public key, got {' '.join(entry)!r}")
+        if len(entry) > 2 or max(map(len, entry)) > MOST_LINE:
+            raise GossamerError(
+                f"{path}, agent {agent}: expected host:port and a public key, got {shown(' '.join(entry))}"
+            )
         check_address(entry[0], f"{path}, agent {agent}")
         if len(entry) == 2:
-            key = check_key(entry[1], f"{path}, agent {agent}")
+            public = entry[1]
         else:
-            key, made[agent] = new_keys()
+            public, made[agent] = make_keys()
+        key, member = split_key(public, f"{path}, agent {agent}")
         contacts.append(Contact(entry[0], key))
-    keys = [contact.key for contact in contacts]
-    if len(set(keys)) < len(keys):
+        members.append(member)
+    if min(len({contact.key for contact in contacts}), len(set(members))) < num_agents:
         raise GossamerError(f"{path}: two agents have the same public key; make one pair for each with gossamer keys")
-    repeated = {contact.address for contact in contacts if [c.address for c in contacts].count(contact.address) > 1}
+    repeated = sorted(address for address, count in Counter(c.address for c in contacts).items() if count > 1)
     if repeated:
-        raise GossamerError(f"{path}: two agents listen on {sorted(repeated)[0]}; give each a port of its own")
-    return contacts, made
+        raise GossamerError(f"{path}: two agents listen on {shown(repeated[0])}; give each a port of its own")
+    return contacts, members, made

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import GossamerError
+from gossamer.runtime.addresses import Contact
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
-from gossamer.runtime.shards import Contact, cut, write_shard
+from gossamer.runtime.shards import cut, write_shard
+from gossamer.runtime.signatures import verify_key
 from gossamer.runtime.sockets import new_keys
 
 State = dict[str, Any]  # an agent's last report
@@ -29,8 +31,9 @@ def write_shards(folder: Path, deployment: Deployment, settings: Settings) -> li
     m = deployment.num_agents
     keys = [new_keys() for _ in range(m)]
     contacts = [Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(free_ports(m), keys, strict=True)]
+    members = [verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut(deployment, settings, secrets.token_hex(8), contacts):
+    for shard in cut(deployment, settings, secrets.token_hex(8), contacts, members):
         mine = folder / f"agent-{shard.agent}"
         write_shard(mine, shard)
         write_secret(mine / "key.secret", keys[shard.agent][1])

@@ -19,6 +19,7 @@ from gossamer.errors import GossamerError
 from gossamer.runtime.cluster import Cluster, LostRank
 from gossamer.runtime.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runtime.directory import VERSION
+from gossamer.runtime.heartbeats import GIVE_UP, Heartbeats
 from gossamer.runtime.nearby import find_nearby
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.training import Run
@@ -33,8 +34,9 @@ def restarted() -> bool:
 
 
 @contextmanager
-def joined() -> Iterator[int]:
-    """Meet the other ranks of the job that torchrun has started; gives this process's rank."""
+def joined(give_up: float = GIVE_UP) -> Iterator[int]:
+    """Meet the other ranks of the job that torchrun has started; gives this process's rank. One that shows no sign of
+    life for `give_up` seconds ends the others."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         raise GossamerError(
             "cluster runs as one of several ranks; start it with: torchrun --nproc-per-node 2 -m gossamer cluster ..."
@@ -52,7 +54,11 @@ def joined() -> Iterator[int]:
         ) from None
     signal.signal(signal.SIGTERM, _told_to_end)
     try:
-        yield dist.get_rank()
+        with Heartbeats(attempt, rank, size, give_up) as beats:
+            try:
+                yield rank
+            except LostRank as error:
+                raise LostRank(beats.explained() or str(error)) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this rank ends by itself, and says why
         dist.destroy_process_group()

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.agents.codes import Rounding
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
 from gossamer.model import Layer
-from gossamer.model.filters import Filter
+from gossamer.model.gather import Gather
 from gossamer.runtime.deployment import Deployment
 from gossamer.runtime.settings import Settings
 
@@ -42,7 +41,7 @@ def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> 
 
 def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
-    apart = bool(settings.boundary_bits)  # rows of agents are rounded each for itself
+    apart = settings.row_codec is not None  # it sees the rows of every pair of agents
     _, moved, _ = _training_rows(
         deployment, settings, deployment.assignment if apart else hosting[deployment.assignment]
     )
@@ -94,8 +93,8 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     }
     told = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
     plain = {"forward": numbers, "backward": numbers, "consensus": int(told) * deployment.network.num_parameters}
-    filters, widths = _layers(deployment, settings)
-    full = message_rows(deployment.shift, filters, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
+    gathers, widths = _layers(deployment, settings)
+    full = message_rows(deployment.shift, gathers, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     batch = graph.batch or 1
     evaluation = {
         "rows": sum(sum(one.values()) for rounds in full for one in rounds),
@@ -120,8 +119,8 @@ def _training_rows(
     deployment: Deployment, settings: Settings, place: NDArray[np.int64]
 ) -> tuple[Counter[Link], Counter[Link], int]:
     """Rows and bytes of a training step's forward pass on each link between the vertices' places; numbers on all."""
-    filters, widths = _layers(deployment, settings)
-    training = message_rows(deployment.shift, filters, deployment.graph.labelled, place)
+    gathers, widths = _layers(deployment, settings)
+    training = message_rows(deployment.shift, gathers, deployment.graph.labelled, place)
     rows: Counter[Link] = Counter()
     moved: Counter[Link] = Counter()
     numbers, times = 0, _times(deployment, settings)
@@ -131,21 +130,22 @@ def _training_rows(
             for link, count in one.items():
                 rows[link] += count
                 moved[link] += count * times * width
-                numbers += count * times * layer.outputs
+                numbers += count * times * layer.width
     return rows, moved, numbers
 
 
-def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Filter], list[int]]:
-    """Each layer's filter, and the bytes of one of its rows."""
-    layers = deployment.network.layers
-    return [layer.filter for layer in layers], [layer.outputs * settings.torch_dtype.itemsize for layer in layers]
+def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Gather], list[int]]:
+    """How each layer's offers come together, and the bytes of one of its rows."""
+    network = deployment.network
+    return network.gathers, [layer.width * settings.torch_dtype.itemsize for layer in network.layers]
 
 
 def _coded(layers: Sequence[Layer], widths: list[int], settings: Settings) -> list[int]:
     """Bytes of the layers' rows while training."""
-    if not settings.boundary_bits:
+    codec = settings.row_codec
+    if codec is None:
         return widths
-    return [Rounding(settings.boundary_bits).length(layer.outputs) for layer in layers]
+    return [codec.row_bytes(layer.width, settings.torch_dtype.itemsize) for layer in layers]
 
 
 def _times(deployment: Deployment, settings: Settings) -> int:

@@ -5,37 +5,43 @@ evaluation), `refused.jsonl` (what it refused), `weights.safetensors` (its own w
 once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
 """
 
-import fcntl
 import gc
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gossamer.errors import GossamerError
-from gossamer.files import remove_unfinished
-from gossamer.runtime.member import Member
+from gossamer.errors import GossamerError, naming
+from gossamer.files import alone_in, make_private, remove_unfinished
+from gossamer.runtime.connections import allow_descriptors
+from gossamer.runtime.keys import read_key
+from gossamer.runtime.member import SILENCE, Member, longest_status
 from gossamer.runtime.place import Place
 from gossamer.runtime.records import Records
-from gossamer.runtime.refusals import Refusals
+from gossamer.runtime.refusals import COMMON, Refusals
 from gossamer.runtime.shards import Shard, neighbours_apart, read_shard
+from gossamer.runtime.signatures import UNSIGNED, Signatures, make_keyring
 from gossamer.runtime.sites import SiteShard, is_site, read_site_shard
 from gossamer.runtime.sockets import Refused, Sockets, public_of
 from gossamer.runtime.transport import Transport
 from gossamer.runtime.turns import taking_turns
-from gossamer.runtime.wire import START, largest_status
+from gossamer.runtime.wire import START
 from gossamer.runtime.work import PlannedTraining, Training, Work
 
+OWN_TIME = 1.0  # seconds of arithmetic after which others may have spoken unheard
 Report = Callable[[dict[str, Any]], None]
 
 
 class MissingNeighbour(GossamerError):  # noqa: N818
     """A neighbour has been silent for longer than the operator allows."""
+
+
+class LeftEarly(GossamerError):  # noqa: N818
+    """The agent has finished, and leaves before it knows that all have."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,14 @@ def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | N
     elsewhere than the others think."""
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
     secret = None if insecure else read_secret(folder, shard)
+    signatures = UNSIGNED if secret is None else make_keyring(secret, shard.members, shard.agent)
     address = listen or shard.contact.address
+    allow_descriptors()
 
     def connect(largest: int, on_refused: Refused) -> Transport:
         return Sockets(shard.agent, address, shard.neighbours, secret, largest, on_refused)
 
-    train_over(connect, folder, shard, watch, sealed=not insecure)
+    train_over(connect, folder, shard, watch, signatures)
     return state_of(folder, shard)
 
 
@@ -66,31 +74,23 @@ def train_over(
     folder: Path,
     shard: Shard | SiteShard,
     watch: Watch,
-    sealed: bool = False,
+    signatures: Signatures = UNSIGNED,
 ) -> None:
-    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes."""
+    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes; agents that sign
+    have encrypted links."""
     kept = state_of(folder, shard)
-    kept.mkdir(exist_ok=True)
+    make_private(kept)
     torch.set_num_threads(shard.settings.threads or 1)
-    with _alone_in(kept), taking_turns():
-        _train(connect, kept, shard, watch, sealed)
-
-
-@contextmanager
-def _alone_in(kept: Path) -> Iterator[None]:
-    """Keep a second process of the same agent out, which would write over the first one's files."""
-    with (kept / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise GossamerError(
-                f"another process trains the agent of {kept.parent} already; end it first, or wait for it"
-            ) from None
-        yield
+    with alone_in(kept, f"trains the agent of {kept.parent}"), taking_turns():
+        _train(connect, kept, shard, watch, signatures)
 
 
 def _train(
-    connect: Callable[[int, Refused], Transport], kept: Path, shard: Shard | SiteShard, watch: Watch, sealed: bool
+    connect: Callable[[int, Refused], Transport],
+    kept: Path,
+    shard: Shard | SiteShard,
+    watch: Watch,
+    signatures: Signatures,
 ) -> None:
     remove_unfinished(kept)
     records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
@@ -105,9 +105,10 @@ def _train(
         work.keep,
         secrets.randbits(62),
         neighbours_apart(shard.settings),
-        sealed,
+        signatures is not UNSIGNED,
+        signatures,
     )
-    transport = connect(max(START + work.largest, largest_status(place.num_agents, place.keep)), refusals.note)
+    transport = connect(max(START + work.largest, longest_status(place)), refusals.note)
     try:
         member = Member(
             place,
@@ -118,7 +119,7 @@ def _train(
             time.monotonic(),
             lambda sender, refused: refusals.note(sender, refused.reason, refused.detail),
         )
-        _drive(member, transport, records, watch, work.first)
+        _drive(member, transport, records, refusals, watch, work.first)
     finally:
         transport.close()
 
@@ -131,49 +132,71 @@ def state_of(folder: Path, shard: Shard | SiteShard) -> Path:
 def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
     """The agent's secret key, which must belong to the public key that its neighbours know."""
     path = folder / "key.secret"
-    try:
-        secret = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise GossamerError(
-            f"cannot read the secret key {path}: {error}; put the one that gossamer keys made there, or use --insecure "
-            "on a network that you trust"
-        ) from None
-    if path.stat().st_mode & 0o077:
-        raise GossamerError(f"{path} can be read by others; do: chmod 600 {path}")
-    if shard.contact.key not in (None, public_of(secret)):  # a site may have been cut before its key was there
+    secret = read_key(path, "put the one that gossamer keys made there, or use --insecure on a network that you trust")
+    with naming(path):
+        public = public_of(secret)
+    if shard.contact.key not in (None, public):  # a site may have been cut before its key was there
         raise GossamerError(f"{path} is not the key that agent {shard.agent}'s neighbours know; cut the shards again")
     return secret
 
 
-def _drive(member: Member, transport: Transport, records: Records, watch: Watch, first: int) -> None:
+def _drive(
+    member: Member, transport: Transport, records: Records, refusals: Refusals, watch: Watch, first: int
+) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
     gc.freeze()  # what is there by now stays: looking through it again and again would cost more than the protocol
     reported = 0.0
     while True:
+        read = time.monotonic()
+        for sender, message in transport.receive(min(member.wake_at - read, watch.every)):
+            member.receive(sender, message, time.monotonic())
         now = time.monotonic()
+        member.tick(now)
+        if now > read + watch.every + OWN_TIME:
+            continue  # others may have spoken during this agent's own arithmetic: listen before anyone is given up
         leaves = member.leaves(now)
         if now >= reported + watch.every or leaves:
-            watch.report(_state(member, transport, records, now, first))
+            watch.report(_state(member, transport, records, refusals, now, first))
             reported = now
-        if leaves:
+        if leaves and member.all_done:
             return
+        if leaves:
+            raise LeftEarly(
+                f"agent {member.place.agent} has finished and leaves, but has heard of nobody for {SILENCE:.0f} s and "
+                f"not that agent {_listed(member.waiting_for)} has finished; if it has not, start both again"
+            )
         missing = now - member.waiting_since
         if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
             raise MissingNeighbour(
-                f"agent {member.place.agent} has waited {missing:.0f} s for agent "
-                f"{', '.join(map(str, member.waiting_for))} at step {_training_step(member, first)}; see whether "
-                "they run"
+                f"agent {member.place.agent} has waited {missing:.0f} s for agent {_listed(member.waiting_for)} at "
+                f"step {_training_step(member, first)}; see whether they run"
+                f"{_refused_from(refusals, member.waiting_for)}"
             )
-        for sender, message in transport.receive(min(member.wake_at - now, watch.every)):
-            member.receive(sender, message, time.monotonic())
-        member.tick(time.monotonic())
 
 
 def _training_step(member: Member, first: int) -> int:
     return max(0, member.position[0] - first)
 
 
-def _state(member: Member, transport: Transport, records: Records, now: float, first: int) -> dict[str, Any]:
+def _listed(agents: Sequence[int]) -> str:
+    return ", ".join(map(str, agents))
+
+
+def _refused_from(refusals: Refusals, agents: Sequence[int]) -> str:
+    """What was refused of these agents' messages, but for what belongs to every recovery."""
+    by_sender = refusals.by_sender()
+    found = [
+        f"{count} of agent {agent} as {reason}"
+        for agent in agents
+        for reason, count in by_sender.get(str(agent), {}).items()
+        if reason not in COMMON
+    ]
+    return f"; refused {', '.join(found)}" if found else ""
+
+
+def _state(
+    member: Member, transport: Transport, records: Records, refusals: Refusals, now: float, first: int
+) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
         "agent": member.place.agent,
@@ -189,6 +212,7 @@ def _state(member: Member, transport: Transport, records: Records, now: float, f
         "bytes_out": sum(transport.bytes_out.values()),
         "planned_bytes": dict(member.sent_bytes),
         "refused": dict(member.refused + transport.refused),
+        "refused_from": refusals.by_sender(),
         "dropped": transport.dropped,
         "cpu_seconds": round(time.process_time(), 3),
         "metrics": records.last,

@@ -10,12 +10,12 @@ from gossamer.agents import Host, Inbox, Outbox, training_step
 from gossamer.agents.measures import Sums, evaluate
 from gossamer.agents.rules import State
 from gossamer.model import Params
-from gossamer.runtime.member import Planned, Program, Shapes
+from gossamer.runtime.exchanges import Planned, Program, Slot
+from gossamer.runtime.magnitudes import check_kept
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.wire import Position
 
 T = TypeVar("T")
-Slot = tuple[str, str, int, torch.dtype | None, Shapes]  # plan, phase, index, type of numbers, shapes by sender
 
 
 class Checkpoints(Protocol):
@@ -34,6 +34,7 @@ def begin(
     while True:
         t = host.step
         if t % settings.checkpoint_every == 0 or t == settings.steps:
+            check_kept(host.params.values(), host.state.values())  # a diverged state would bring itself back
             checkpoints.save(t, host.params, host.state)
         if _evaluates(settings, t):
             _, sums = yield from tagged("full", t, evaluate(host))

@@ -1,13 +1,17 @@
 """An agent's own records of its evaluations, a line each, appended as they come."""
 
-import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 from gossamer.agents.measures import Sums
+from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
+from gossamer.files import PRIVATE, patiently, read_bounded
 from gossamer.runtime.directory import to_json
+from gossamer.runtime.documents import MOST_BYTES, checked, parse_json
+from gossamer.runtime.manifests import AgentEvaluation
 
 Record = dict[str, Any]
 
@@ -27,7 +31,8 @@ class Records:
     def add(self, step: int, sums: Sums) -> None:
         """On the disk before the training goes on: a checkpoint after this step does not bring it again."""
         self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
-        with self.path.open("ab") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(patiently(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
             file.write(to_json(self.last).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -35,14 +40,14 @@ class Records:
 
 def read_records(path: Path) -> list[Record]:
     """One record a step, by step; a last line without its end is no record."""
-    whole = path.read_bytes()
+    whole = read_bounded(path, MOST_BYTES)
     records: dict[int, Record] = {}
-    try:
-        for line in whole[: whole.rfind(b"\n") + 1].splitlines():
-            record = json.loads(line)
-            records[record["step"]] = record
-    except (ValueError, KeyError, TypeError):
-        raise GossamerError(
-            f"cannot read {path}: line {line[:60]!r} is no record of an evaluation; remove the line"
-        ) from None
+    for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
+        source = f"{path}, line {number}"
+        try:
+            record = checked(AgentEvaluation, parse_json(line, source), source)
+        except GossamerError as error:
+            raise GossamerError(f"{error}; remove the line") from None
+        sums = {name: [math.nan if s is None else s for s in getattr(record, name)] for name in MASKS}
+        records[record.step] = {"step": record.step, **sums}
     return [records[step] for step in sorted(records)]

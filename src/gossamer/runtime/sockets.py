@@ -1,26 +1,28 @@
 """ZeroMQ between neighbours: one listening socket an agent, one outgoing connection a neighbour, CURVE on both.
 
 Only the keys of neighbours complete the handshake; a message's sender is the agent whose key it came with, whatever
-the message says. A message has one part. Queues and what waits for a message's end are bounded, so that a flood costs
-little; what does not fit is dropped, for the protocol asks again. Handshakes that fail and connections that hold too
-much are seen by a thread of their own, however long the local arithmetic takes.
+the message says. A message has one part. Queues, connections and what waits for a message's end are bounded, so that a
+flood costs little; what does not fit is dropped, for the protocol asks again. A thread of its own follows connections
+as they come and go, however long the local arithmetic takes. Nothing is expected over an outgoing connection, so that
+next to nothing is taken from it.
 """
 
+import contextlib
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import zmq
 import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils.monitor import recv_monitor_message
 
 from gossamer.errors import GossamerError
-from gossamer.runtime.connections import Connections
-from gossamer.runtime.shards import Contact
+from gossamer.runtime.addresses import Contact
+from gossamer.runtime.connections import BACK, Connections
+from gossamer.runtime.monitor import Watcher
 
 SEALED = 256  # bytes that encryption may add to a part
 QUEUE = 64  # messages that wait for a neighbour
@@ -29,12 +31,23 @@ COPIED = 1 << 16  # bytes from which on a message is sent from where it lies
 NOW = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every message
 KERNEL = 1 << 23  # bytes that may wait in the kernel, not yet seen by ZeroMQ
 DOMAIN = b"gossamer"  # ZeroMQ asks who may come in; with a domain it lets nobody in when there is no answer
-WATCH = 0.1  # seconds between two looks at the connections
-FAILED = {
+AGAIN = 1.0  # seconds after which a connection is made again that ZeroMQ has given up
+# The kernel finds lost connections: ZeroMQ's own heartbeats abort the process when one is reset that it does not read
+# from at that moment (github.com/zeromq/libzmq/issues/4364), which a neighbour can bring about.
+ALIVE = (
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, 2),
+    (zmq.TCP_KEEPALIVE_INTVL, 2),
+    (zmq.TCP_KEEPALIVE_CNT, 4),
+    (zmq.TCP_MAXRT, 10_000),
+)
+FAILED: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "a key that is no neighbour's",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
 }
+INCOMING = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILED)
+OUTGOING = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 Refused = Callable[[int | str, str, str], None]  # an agent or an address, the reason, and a detail
 
 
@@ -96,6 +109,12 @@ class Sockets:
         self._secret = secret
         self._authenticator = None
         self._to: dict[int, Any] = {}
+        self._addresses = {z: contact.address for z, contact in neighbours.items()}
+        self._port = int(address.rpartition(":")[2])
+        self._looked = time.monotonic()
+        self._failed = ""  # why the handshake of the connection failed that is closed next
+        self._given_up: dict[int, float] = {}  # since when a neighbour has no connection that ZeroMQ cares for
+        self._lost: set[int] = set()  # neighbours to be connected again
         if secret is not None:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
@@ -112,15 +131,18 @@ class Sockets:
             self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)  # names are claimed: one that comes again is the same
         self._poller = zmq.Poller()
         self._poller.register(self._listening, zmq.POLLIN)
-        self._connections = Connections((UNREAD + 1) * (largest + SEALED) + KERNEL)
-        self._closing = threading.Event()
-        monitor = self._listening.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILED))
-        self._watching = threading.Thread(target=self._watch, args=(monitor,), daemon=True)
-        self._watching.start()
+        share = (UNREAD + 1) * (largest + SEALED) + KERNEL
+        self._connections = Connections(share, len(neighbours), secret is not None, self._on_shut)
+        self._watcher = Watcher(self._context, self._look)
+        self._watcher.follow(self._listening, INCOMING, self._on_incoming)
         try:
-            self._listening.bind(f"tcp://{address}")
             for z, contact in neighbours.items():
-                self._to[z] = self._connected(agent, contact)
+                self._to[z] = self._outgoing(agent, contact)
+                self._watcher.follow(self._to[z], OUTGOING, partial(self._on_outgoing, z))
+            self._watcher.start()
+            self._listening.bind(f"tcp://{address}")
+            for z in neighbours:
+                self._to[z].connect(f"tcp://{self._addresses[z]}")
         except zmq.ZMQError as error:
             self.close()
             raise GossamerError(
@@ -141,6 +163,10 @@ class Sockets:
 
     def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         """What has arrived, waiting at most so long for a first message."""
+        if self._watcher.error is not None:
+            raise self._watcher.error
+        while self._lost:
+            self._connect_again(self._lost.pop())
         arrived: list[tuple[int, memoryview]] = []
         if self._poller.poll(max(0, int(1000 * seconds))):
             for _ in range(QUEUE):
@@ -152,6 +178,7 @@ class Sockets:
                 sender = self._sender(name, frame)
                 if sender is None:
                     continue
+                self._connections.handed_over(frame.get(zmq.SRCFD), sender, sizes)
                 self.bytes_in[sender] += sum(sizes)
                 if len(sizes) == 1:
                     arrived.append((sender, frame.buffer))
@@ -160,8 +187,7 @@ class Sockets:
         return arrived
 
     def close(self) -> None:
-        self._closing.set()
-        self._watching.join()
+        self._watcher.stop()
         self._connections.close()
         for socket in (self._listening, *self._to.values()):
             socket.close(linger=500)
@@ -176,29 +202,51 @@ class Sockets:
             frame = self._listening.recv(copy=False)
             sizes.append(len(frame))
             if not frame.more:
-                self._connections.handed_over(frame.get(zmq.SRCFD), sizes, self._secret is not None)
                 return frame, sizes
 
-    def _watch(self, monitor: Any) -> None:
-        """Follow connections as they come and go; shut those that hold too much."""
-        failed = ""
-        while not self._closing.is_set():
-            if monitor.poll(int(1000 * WATCH)):
-                event = recv_monitor_message(monitor)
-                kind, number = event["event"], int(event["value"])
-                if kind == zmq.EVENT_ACCEPTED:
-                    self._connections.accepted(number, time.monotonic())
-                elif kind in FAILED:
-                    failed = FAILED[kind]  # of the connection that is closed next
-                elif kind == zmq.EVENT_DISCONNECTED:
-                    address, spoke = self._connections.closed(number)
-                    if failed or not spoke:
-                        self._refuse(address, "handshake", failed or "not a message before it left")
-                    failed = ""
-            for address in self._connections.shut_overfull(time.monotonic()):
-                self._refuse(address, "flood", "parts of a message without an end")
-        self._listening.disable_monitor()
-        monitor.close(linger=0)
+    def _on_incoming(self, kind: int, number: int) -> None:
+        if kind == zmq.EVENT_LISTENING:
+            self._connections.listening(number)
+        elif kind == zmq.EVENT_ACCEPTED:
+            self._connections.accepted(number, self._port)
+        elif kind in FAILED:
+            self._failed = FAILED[kind]
+        elif kind == zmq.EVENT_DISCONNECTED:
+            found = self._connections.closed(number)
+            if found is not None and (self._failed or not found[1]):
+                self._refuse(found[0], "handshake", self._failed or "not a message before it left")
+            self._failed = ""
+
+    def _on_outgoing(self, neighbour: int, kind: int, number: int) -> None:
+        if kind == zmq.EVENT_DISCONNECTED:
+            self._connections.disconnected(neighbour)
+            self._given_up[neighbour] = time.monotonic()
+        else:
+            self._given_up.pop(neighbour, None)
+        if kind == zmq.EVENT_CONNECTED:
+            port = int(self._addresses[neighbour].rpartition(":")[2])
+            self._connections.connected(neighbour, number, port)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        elapsed, self._looked = now - self._looked, now
+        for neighbour in self._connections.look(elapsed):
+            self._given_up.setdefault(neighbour, now)
+        for neighbour, since in list(self._given_up.items()):
+            if now > since + AGAIN:
+                del self._given_up[neighbour]
+                self._lost.add(neighbour)
+                self._refuse(self._addresses[neighbour], "handshake", "no neighbour answers at a neighbour's address")
+
+    def _on_shut(self, address: str, why: str) -> None:
+        self._refuse(address, "flood", why)
+
+    def _connect_again(self, neighbour: int) -> None:
+        """ZeroMQ does not, once the other end has spoken what is not its protocol or was no neighbour."""
+        self._connections.disconnected(neighbour)
+        with contextlib.suppress(zmq.ZMQError):  # it may have forgotten the endpoint
+            self._to[neighbour].disconnect(f"tcp://{self._addresses[neighbour]}")
+        self._to[neighbour].connect(f"tcp://{self._addresses[neighbour]}")
 
     def _refuse(self, sender: int | str, reason: str, detail: str) -> None:
         self.refused[reason] += 1
@@ -212,30 +260,30 @@ class Sockets:
         self._refuse(frame.get("Peer-Address"), "sender", repr(claimed)[:40])
         return None
 
-    def _connected(self, agent: int, contact: Contact) -> Any:
+    def _outgoing(self, agent: int, contact: Contact) -> Any:
         if self._secret is not None and contact.key is None:
             raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
         socket = self._socket(zmq.DEALER)
+        socket.setsockopt(zmq.RCVHWM, 1)  # nothing is ever read from it
+        socket.setsockopt(zmq.LINGER, 0)  # what waits for a connection that is given up would wait for ever
+        socket.setsockopt(zmq.MAXMSGSIZE, BACK)
         if self._secret is not None and contact.key is not None:
             socket.curve_secretkey = self._secret.encode()
             socket.curve_publickey = public_of(self._secret).encode()
             socket.curve_serverkey = contact.key.encode()
         else:
             socket.setsockopt(zmq.ROUTING_ID, str(agent).encode())
-        socket.connect(f"tcp://{contact.address}")
         return socket
 
     def _socket(self, kind: int) -> Any:
         socket = self._context.socket(kind)
         for option, value in (
             (zmq.SNDHWM, QUEUE),
-            (zmq.RCVHWM, QUEUE),
             (zmq.RECONNECT_IVL, 50),
             (zmq.RECONNECT_IVL_MAX, 1000),
-            (zmq.HEARTBEAT_IVL, 2000),
-            (zmq.HEARTBEAT_TIMEOUT, 6000),
             (zmq.HANDSHAKE_IVL, 10000),
             (zmq.IPV6, 1),
+            *ALIVE,
         ):
             socket.setsockopt(option, value)
         return socket

@@ -24,6 +24,7 @@ from gossamer.runtime.memory import kept_memory
 from gossamer.runtime.messages import Facts, count_messages, facts_of
 from gossamer.runtime.settings import Settings
 from gossamer.runtime.simulation import Engine, Simulation, run
+from gossamer.runtime.tensors import check_tensors
 
 Record = dict[str, Any]  # one evaluation: step, scores of each mask, disagreement, stationarity
 
@@ -204,16 +205,19 @@ def baseline_settings(settings: Settings) -> dict[str, Settings]:
     return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}
 
 
-def with_weights(state: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int) -> Run:
+def with_weights(
+    state: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int, source: str = "the weights"
+) -> Run:
     """The run with stored weights in place of its own, copied so that they lie as fresh ones would."""
 
     def adopted(mine: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
-        expected = {name: (state.host.num_agents, *t.shape[1:]) for name, t in mine.items()}
-        found = {name: tuple(t.shape) for name, t in stored.items()}
-        if expected != found:
-            raise GossamerError(f"the stored {what} do not fit the settings: expected {expected}, found {found}")
+        expected = {name: (t.dtype, (state.host.num_agents, *t.shape[1:])) for name, t in mine.items()}
+        check_tensors(stored, expected, f"{source} ({what})")
+        wrong = [name for name, part in stored.items() if not bool(part.isfinite().all())]
+        if wrong:
+            raise GossamerError(f"{source} ({what}): {wrong[0]} holds NaN or infinite numbers")
         agents = list(state.host.agents)
-        return {name: stored[name][agents].to(t.dtype) for name, t in mine.items()}
+        return {name: stored[name][agents] for name in mine}
 
     host = replace(
         state.host,

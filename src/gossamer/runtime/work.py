@@ -13,12 +13,12 @@ from gossamer.agents.exchange import Phase
 from gossamer.agents.planning import plan_site, planned_shapes
 from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
+from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.runtime.checkpoints import Disk, Ledger
 from gossamer.runtime.deployment import host_of_settings, network_for
-from gossamer.runtime.member import Program
+from gossamer.runtime.exchanges import Program, Slot
 from gossamer.runtime.place import Store
-from gossamer.runtime.program import Slot, begin, make_schedule, tagged
+from gossamer.runtime.program import begin, make_schedule, tagged
 from gossamer.runtime.records import Records
 from gossamer.runtime.shards import MANIFEST, Shard, checkpoints_to_keep, read_shard, write_shard
 from gossamer.runtime.sites import SiteShard, fingerprint
@@ -64,7 +64,7 @@ class Training:
 
     def program(self, step: int) -> Program:
         yield from begin(self._host, self._settings, self.store, step, self._records.add)
-        write_tensors(self._kept / "weights.safetensors", self.store.load(self._settings.steps)[0])
+        write_tensors(self._kept / "weights.safetensors", self.store.load(self._settings.steps)[0], PRIVATE)
 
     def schedule(self, position: Position) -> Slot | None:
         return self._schedule(position)
@@ -96,6 +96,11 @@ class PlannedTraining(Ledger):
         later = [] if self._training is None else self._training.store.steps()
         return [0, *(self.first + step for step in later)]
 
+    def discard(self, diverged: int, begun: int) -> None:
+        """Give checkpoints of the training up."""
+        if self._training is not None:
+            self._training.store.discard(diverged - self.first, max(0, begun - self.first))
+
     def program(self, step: int) -> Program:
         if step == 0:
             self._forget()
@@ -120,7 +125,7 @@ class PlannedTraining(Ledger):
     def _check_origin(self) -> None:
         """A plan of other data or settings is not this site's."""
         origin = self._planned / "origin"
-        if not origin.is_file() or origin.read_text() != fingerprint(self._shard):
+        if not origin.is_file() or origin.read_bytes() != fingerprint(self._shard).encode():
             raise GossamerError(
                 f"{self.folder} belongs to other data or settings than this site's shard; give the run another name at "
                 "every site, or move the folder away to let all agents begin anew"
@@ -142,9 +147,9 @@ class PlannedTraining(Ledger):
     def _write(self, share: Share, diameter: int) -> Shard:
         shard, settings = self._shard, self._shard.settings
         keep = checkpoints_to_keep(diameter, settings)
-        made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep)
-        self._planned.mkdir(exist_ok=True)
-        write_atomically(self._planned / "origin", fingerprint(shard).encode())
+        made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep, shard.members)
+        make_private(self._planned)
+        write_atomically(self._planned / "origin", fingerprint(shard).encode(), PRIVATE)
         write_shard(self._planned, made)
         return made
 
