@@ -13,7 +13,7 @@ from scaling.measure import timed
 
 def compare(graph: DataGraph, agents: int, names: list[str]) -> dict[str, dict[str, float]]:
     shift = make_shift(graph.adjacency, "normalized")
-    filters = [layer.filter for layer in make_network("gcn", graph.num_features, graph.num_outputs).layers]
+    filters = [layer.gather for layer in make_network("gcn", graph.num_features, graph.num_outputs).layers]
     found = {}
     for name in names:
         seconds, owner = timed(lambda name=name: assign(graph, name, agents, 0))

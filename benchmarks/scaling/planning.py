@@ -48,7 +48,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
 
 
 def _cut_all(deployment: Any, agents: int) -> None:
-    filters = [layer.filter for layer in deployment.network.layers]
+    filters = [layer.gather for layer in deployment.network.layers]
     whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
     for k in range(agents):
         make_share(whole, [k])
