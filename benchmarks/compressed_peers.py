@@ -21,10 +21,10 @@ from typing import Any
 from peers import peers_pace
 
 import gossamer
-from gossamer.runtime.crew import write_shards
-from gossamer.runtime.deployment import Deployment, make_deployment
-from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.shards import read_shard
+from gossamer.peers.local_processes import write_shards
+from gossamer.peers.shards.shard import read_shard
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.settings import Settings, make_settings
 
 Pace = tuple[float, float]  # steps a second; seconds of processor time a step and agent
 FAST, SLOW = "loopback", "slow links"

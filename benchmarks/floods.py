@@ -25,14 +25,14 @@ from typing import Any
 from flood import Target
 
 import gossamer
-from gossamer.runtime.connections import BACK, EACH, PENDING
-from gossamer.runtime.crew import write_shards
-from gossamer.runtime.deployment import make_deployment
-from gossamer.runtime.messages import count_messages
-from gossamer.runtime.monitor import LOOK
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.shards import read_shard
-from gossamer.runtime.sockets import KERNEL, UNREAD
+from gossamer.peers.local_processes import write_shards
+from gossamer.peers.network.connections import BACK, EACH, PENDING
+from gossamer.peers.network.monitor import LOOK
+from gossamer.peers.network.sockets import KERNEL, UNREAD
+from gossamer.peers.shards.shard import read_shard
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.message_counts import count_messages
+from gossamer.runs.settings import make_settings
 
 MB = 1_000_000
 LINE = 1_000  # MB a second that a flood brings at most, for bounds that depend on it

@@ -25,14 +25,14 @@ import torch
 
 import gossamer
 from gossamer.agents import training_step
-from gossamer.runtime.crew import free_ports, write_shards
-from gossamer.runtime.deployment import Deployment, host_of, host_of_settings, make_deployment
-from gossamer.runtime.messages import count_messages
-from gossamer.runtime.program import make_schedule
-from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.shards import read_shard
-from gossamer.runtime.simulation import run
-from gossamer.runtime.sockets import new_keys
+from gossamer.engines.simulation import run
+from gossamer.peers.local_processes import free_ports, write_shards
+from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.program import make_schedule
+from gossamer.peers.shards.shard import read_shard
+from gossamer.runs.deployment import Deployment, host_of, host_of_settings, make_deployment
+from gossamer.runs.message_counts import count_messages
+from gossamer.runs.settings import Settings, make_settings
 
 BARE = Path(__file__).with_name("bare_exchange.py")
 PHASES = ("forward", "backward", "consensus")

@@ -18,11 +18,11 @@ from scipy import sparse
 from gossamer.agents.host import make_host
 from gossamer.agents.step import training_step
 from gossamer.data import load, make_graph
+from gossamer.engines.simulation import run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import num_workers, run_trials, train_alone
-from gossamer.runtime.deployment import host_of, make_deployment
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run
+from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.settings import make_settings
 
 
 def stacked(trials: list[dict]) -> float:

@@ -25,9 +25,8 @@ from gossamer.agents import loss_gradient, training_step
 from gossamer.agents.dropout import Drop
 from gossamer.agents.step import step_size
 from gossamer.data import DataGraph
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run
-from gossamer.runtime.training import start
+from gossamer.engines.simulation import run, start
+from gossamer.runs.settings import make_settings
 
 Step = Callable[[], object]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 import gossamer
 from gossamer.assignment import assign, shared_edges
-from gossamer.runtime.crew import free_ports, write_secret
-from gossamer.runtime.keys import make_keys
+from gossamer.peers.local_processes import free_ports, write_secret
+from gossamer.peers.network.keys import make_keys
 
 
 def main() -> None:

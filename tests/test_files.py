@@ -13,7 +13,7 @@ import torch
 
 from gossamer.agents.share import MASKS
 from gossamer.files import patiently, write_atomically
-from gossamer.runtime.records import Records, read_records
+from gossamer.peers.metrics import Records, read_records
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import gossamer
 from gossamer.data import DataGraph
-from gossamer.runtime.memory import kept_memory
+from gossamer.runs.memory import kept_memory
 from scaling.measure import Step, deployed, distributed, high_water_mark, timed
 
 COMPETITORS = ("distributed", "PyG, sparse adjacency", "PyG, edge_index")

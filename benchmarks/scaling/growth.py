@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 import gossamer
-from gossamer.runtime.messages import between_hosts
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.message_counts import between_hosts
+from gossamer.runs.settings import make_settings
 from scaling.measure import deployed, distributed, exponent, median_step, plain_product
 from scaling.model import WIDTHS, work_of
 

@@ -11,10 +11,10 @@ import torch
 
 from gossamer.agents import Host, training_step
 from gossamer.data import DataGraph
-from gossamer.runtime.deployment import Deployment, host_of, make_deployment
-from gossamer.runtime.memory import kept_memory
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run
+from gossamer.engines.simulation import run
+from gossamer.runs.deployment import Deployment, host_of, make_deployment
+from gossamer.runs.memory import kept_memory
+from gossamer.runs.settings import make_settings
 
 Step = Callable[[], object]
 

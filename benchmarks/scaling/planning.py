@@ -8,9 +8,9 @@ import gossamer
 from gossamer.agents.share import make_share, make_whole
 from gossamer.assignment import streaming
 from gossamer.data import DataGraph
-from gossamer.runtime.deployment import host_of, make_deployment
-from gossamer.runtime.messages import count_messages
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.message_counts import count_messages
+from gossamer.runs.settings import make_settings
 from scaling.measure import on_the_processor as timed
 
 

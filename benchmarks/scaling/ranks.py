@@ -26,12 +26,12 @@ import torch.distributed as dist
 import gossamer
 from gossamer.agents import Inbox, Outbox, training_step
 from gossamer.data import DataGraph
+from gossamer.engines.cluster import job
+from gossamer.engines.cluster.engine import Cluster
+from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
 from gossamer.model.sparse import make_operator
-from gossamer.runtime import job
-from gossamer.runtime.cluster import Cluster
-from gossamer.runtime.memory import kept_memory
-from gossamer.runtime.rank_shards import begin_on_shards, cut_for_ranks
-from gossamer.runtime.settings import Settings, make_settings
+from gossamer.runs.memory import kept_memory
+from gossamer.runs.settings import Settings, make_settings
 from scaling.measure import high_water_mark, timed
 
 T = TypeVar("T")

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.agents.compression import PLAIN, parse_compression
+from gossamer.agents.consensus.compression import PLAIN, parse_compression
 from gossamer.data import load
 from gossamer.experiments.trials import Found, Plan, Trial, points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
-from gossamer.runtime.deployment import network_of
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.deployment import network_of
+from gossamer.runs.settings import make_settings
 from sending.runs import WITHIN, compared, mean_of, verdict
 
 LENGTHS: dict[str, Trial] = {  # for all methods alike

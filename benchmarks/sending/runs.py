@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gossamer.data import load
+from gossamer.engines.simulation import start
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
-from gossamer.runtime.messages import total_bytes
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.training import start
-from gossamer.runtime.wire import START
+from gossamer.peers.protocol.wire import START
+from gossamer.runs.message_counts import total_bytes
+from gossamer.runs.settings import make_settings
 
 AGENTS = 10
 WITHIN = 0.005  # of accuracy: half a point

@@ -4,18 +4,33 @@ The code follows the pipeline of the paper:
     data          the data graph: edges, features, targets, masks
     assignment    a(i): which agent holds which vertex
     topology      C: which agents talk, and with which weights
-    model         shift operators, graph convolutional layers, losses
+    model         shift operators, layers, losses
     agents        inference, back-propagation and consensus, without I/O (Algorithm 1)
-    runtime       simulation, settings, run directories
-    experiments   a run beside its references; a topology on its own; figures of the paper
+    runs          settings, deployments, the training loop, run directories
+    engines       what drives the hosts of a run: simulation, cluster
+    peers         one process for each agent, over a network
+    experiments   figures and tables of the paper
     report        tables, progress bars, pictures
-    commands      the sub-commands, joined in cli
+    api           train, resume, predict: what a user calls
+    launching     a run of one process for each agent on this machine
+    commands      the sub-commands of `gossamer`
+    cli           the sub-commands joined
+and stands on
+    errors        exceptions and warnings
+    files         files written whole or not at all, locks, private files
+    reading       text files of a bounded size
+    machine       memory that this process may take
+    generators    drivers of generators
 """
 
-from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
-from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.experiments.comparison import Result, predict, resume, train
-from gossamer.runtime.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gossamer.api import Result, predict, resume, train
+    from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
+    from gossamer.errors import GossamerError, GossamerWarning
+    from gossamer.runs.settings import Settings
 
 __all__ = [
     "DATASETS",
@@ -32,3 +47,21 @@ __all__ = [
     "resume",
     "train",
 ]
+
+_HOMES = {  # imported when first used, so that `import gossamer` does not import torch
+    "gossamer.api": ("Result", "predict", "resume", "train"),
+    "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
+    "gossamer.errors": ("GossamerError", "GossamerWarning"),
+    "gossamer.runs.settings": ("Settings",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'gossamer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
-from gossamer.agents.compression import parse_compression
-from gossamer.agents.rows import ROW_CODECS
+from gossamer.agents.consensus.compression import parse_compression
+from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.choco import Choco
-from gossamer.agents.compression import parse_compression
-from gossamer.agents.consensus import Consensus, make_mixing
-from gossamer.agents.ends import make_ends
-from gossamer.agents.power import Power
+from gossamer.agents.consensus.choco_gossip import Choco
+from gossamer.agents.consensus.compression import parse_compression
+from gossamer.agents.consensus.neighbour_slots import make_ends
+from gossamer.agents.consensus.plain import Consensus, make_mixing
+from gossamer.agents.consensus.power_gossip import Power
+from gossamer.engines.simulation import run
 from gossamer.model import Params
-from gossamer.runtime.simulation import run
 
 SHAPES = {"weight": (7, 5), "powers": (3, 4, 6), "bias": (5,)}
 

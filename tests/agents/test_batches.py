@@ -11,11 +11,11 @@ from oracles.whole_graph import loss, outputs
 
 from gossamer.agents import Host, loss_gradient, training_step
 from gossamer.agents.batches import chunks, mini_batch
-from gossamer.agents.keyed import drawn_order
+from gossamer.agents.counter_rng import drawn_order
 from gossamer.agents.measures import evaluate
+from gossamer.engines.simulation import Simulation, run, run_together
 from gossamer.errors import GossamerError
-from gossamer.runtime.simulation import run, run_together
-from gossamer.runtime.training import whole_gradient
+from gossamer.runs.training import whole_gradient
 
 OPTIONS = [
     {},
@@ -122,8 +122,8 @@ def test_hosting_parity_with_mini_batches(grouping, options: dict, chunk: int) -
 
 def test_stationarity_is_that_of_all_training_examples() -> None:
     case = make_case(batch=6)
-    expected = whole_gradient(case.host(), case.host().params)
-    found = whole_gradient(case.host(batch=2), case.host().params)
+    expected = whole_gradient(case.host(), case.host().params, Simulation())
+    found = whole_gradient(case.host(batch=2), case.host().params, Simulation())
     for name, part in expected.items():
         assert torch.equal(found[name], part)
 

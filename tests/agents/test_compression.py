@@ -2,9 +2,9 @@
 
 import pytest
 
-from gossamer.agents.compression import PLAIN, Compression, parse_compression
+from gossamer.agents.consensus.compression import PLAIN, Compression, parse_compression
 from gossamer.errors import GossamerError
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.settings import make_settings
 
 SHAPES = {"weight": (20, 8), "powers": (3, 5, 4), "bias": (8,)}
 

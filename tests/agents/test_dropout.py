@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gossamer.agents import dropout
-from gossamer.agents.keyed import column_entropy, keep, row_entropy
+from gossamer.agents.counter_rng import column_entropy, keep, row_entropy
 
 OF = (3, 5, 1)  # seed, step, layer
 

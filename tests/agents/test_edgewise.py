@@ -9,20 +9,20 @@ import torch
 from agents.cases import Case, M, make_case, watched
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
-from runtime.peers import check, deployed, in_threads, simulated
+from peers.peers import check, deployed, in_threads, simulated
 
 from gossamer.agents import Host, loss_gradient, training_step
 from gossamer.agents.exchange import joined
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
+from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
 from gossamer.model.layers import LAYERS
 from gossamer.model.losses import losses
-from gossamer.runtime.crew import write_shards
-from gossamer.runtime.deployment import host_of
-from gossamer.runtime.messages import count_messages
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run, run_together
+from gossamer.peers.local_processes import write_shards
+from gossamer.runs.deployment import host_of
+from gossamer.runs.message_counts import count_messages
+from gossamer.runs.settings import make_settings
 
 OPTIONS = [
     {"sparse_features": True},

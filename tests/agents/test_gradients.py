@@ -7,7 +7,7 @@ from oracles.whole_graph import gradients, loss, outputs
 
 from gossamer.agents import loss_gradient
 from gossamer.agents.measures import evaluate
-from gossamer.runtime.simulation import run
+from gossamer.engines.simulation import run
 
 CASES = [
     *({"kind": "gcn", "order": order, "num_layers": layers} for order in (1, 2, 3) for layers in (1, 2, 3)),

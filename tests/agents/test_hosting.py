@@ -7,7 +7,7 @@ from agents.cases import COMPRESSIONS, M, make_case, watched
 
 from gossamer.agents import Phase, training_step
 from gossamer.agents.measures import evaluate
-from gossamer.runtime.simulation import run, run_together
+from gossamer.engines.simulation import run, run_together
 
 GROUPINGS = [[[k] for k in range(M)], [[0, 1], [2, 3, 4]], [[0, 4], [1], [2, 3]], [[3, 1, 4], [2, 0]]]
 

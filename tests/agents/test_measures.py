@@ -8,8 +8,8 @@ from agents.cases import make_case
 from oracles.whole_graph import gradients, outputs
 
 from gossamer.agents.measures import disagreement, evaluate, scores
-from gossamer.runtime.simulation import Simulation, run, run_together
-from gossamer.runtime.training import stationarity
+from gossamer.engines.simulation import Simulation, run, run_together
+from gossamer.runs.training import stationarity
 
 
 def test_disagreement_is_the_mean_over_pairs() -> None:

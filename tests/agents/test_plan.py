@@ -74,7 +74,7 @@ def test_a_share_holds_the_entries_that_touch_its_agents(agents: list[int]) -> N
 @pytest.mark.parametrize("kind", ["gcn", "chebyshev"])
 def test_rounding_a_first_layer_up_changes_no_gradient(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from gossamer.agents import loss_gradient
-    from gossamer.runtime.simulation import run
+    from gossamer.engines.simulation import run
 
     case = make_case(kind, 1, 1, sparse_features=False, dropout=0.3, n=200)
     found = []

@@ -16,8 +16,8 @@ from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData, make_site
+from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
-from gossamer.runtime.simulation import run_together
 
 M = 4  # agent 3 has no label
 

@@ -7,7 +7,7 @@ from agents.cases import COMPRESSIONS, M, make_case
 from oracles.whole_graph import recursion
 
 from gossamer.agents import training_step
-from gossamer.runtime.simulation import run
+from gossamer.engines.simulation import run
 
 STEPS = 20
 

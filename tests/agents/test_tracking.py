@@ -7,9 +7,9 @@ from agents.cases import COMPRESSIONS, M, make_case
 from gossamer.agents import loss_gradient, training_step
 from gossamer.agents.batches import mini_batch
 from gossamer.agents.step import step_size
-from gossamer.runtime.deployment import training_of
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run
+from gossamer.engines.simulation import run
+from gossamer.runs.deployment import training_of
+from gossamer.runs.settings import make_settings
 
 
 @pytest.mark.parametrize(

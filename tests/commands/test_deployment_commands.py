@@ -11,13 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from gossamer.cli import app
+from gossamer.peers.local_processes import free_ports
+from gossamer.peers.network.keys import make_keys
+from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.protocol import member
+from gossamer.peers.shards.shard import read_shard
 from gossamer.report.terminal import crew_table
-from gossamer.runtime import member
-from gossamer.runtime.crew import free_ports
-from gossamer.runtime.keys import make_keys
-from gossamer.runtime.shards import read_shard
-from gossamer.runtime.sockets import new_keys
-from gossamer.runtime.tensors import read_tensors
+from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
 

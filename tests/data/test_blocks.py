@@ -5,11 +5,11 @@ import pytest
 from scipy.sparse import csgraph
 
 import gossamer
+from gossamer import api
 from gossamer.assignment import uniform
 from gossamer.data import DATASETS, load
 from gossamer.errors import GossamerError
-from gossamer.experiments import comparison
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.settings import make_settings
 
 SMALL = "blocks:vertices=600,edges=4000,features=12,classes=4,blocks=20"
 
@@ -61,7 +61,7 @@ def test_a_graph_network_beats_a_plain_one() -> None:
     values = {"agents": 1, "topology": "complete", "steps": 60, "evaluate_every": 60, "update": "adam",
               "step_size": 0.02, "initial_deviation": 0.1, "dropout": 0.0, "hidden": 16}  # fmt: skip
     graph = load("blocks:vertices=1500,edges=12000,features=16,classes=4")
-    found = comparison.train(graph, make_settings(values)).summary
+    found = api.train(graph, make_settings(values)).summary
     with_graph, without = (found[name]["test"]["accuracy"] for name in ("distributed", "graphless"))
     assert with_graph > without + 0.1
 

@@ -21,8 +21,8 @@ from gossamer.data.tables import tables
 from gossamer.errors import GossamerError
 from gossamer.experiments.topologies import read_shared_edges
 from gossamer.reading import read_text
-from gossamer.runtime.deployment import assigned
-from gossamer.runtime.settings import Settings
+from gossamer.runs.deployment import assigned
+from gossamer.runs.settings import Settings
 
 SITE = {
     "edges": "source,target,weight\n10,20,1.5\n20,40,2\n",

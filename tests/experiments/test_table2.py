@@ -15,7 +15,7 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.experiments import table2
 from gossamer.experiments.traffic import BATCH, GRAPHLESS, GRID, MODELS, TUNED, least_squares, persistence, trial
 from gossamer.model import make_shift
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.settings import make_settings
 
 
 def quietly(done: int, total: int, reached: str) -> None:

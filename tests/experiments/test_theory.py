@@ -12,9 +12,9 @@ from agents.cases import M, make_case
 from oracles.whole_graph import gradients, loss
 
 from gossamer.agents.step import training_step
+from gossamer.api import train
+from gossamer.engines.simulation import run
 from gossamer.experiments import bounds, theory
-from gossamer.experiments.comparison import train
-from gossamer.runtime.simulation import run
 
 
 def made(steps: int = 30, decay: float = 0.3) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from gossamer.experiments.trials import (
     steps_to,
     train_alone,
 )
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.settings import make_settings
 
 SMALL: dict[str, Any] = {"dataset": "digits", "steps": 20, "evaluate_every": 10, "agents": 3, "hidden": 4}
 

@@ -1,26 +1,26 @@
 """The agents' arithmetic: inference, back-propagation and consensus, without I/O (Sec. III, Algorithm 1).
 
 The code is organised as follows:
-    step        one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
-    host        a set of agents with their data, plans and weights
-    share       what a host's agents know, cut out of the whole
-    planning    the same share, planned by sites that pool nothing; announced: checks of what they tell each other
-    passes      a plan with the hosted data laid out for it
-    inputs      a layer's input: rows, dropout, and the product with each agent's weights
-    batches     mini-batches and chunks of time steps
-    layout      a host's part of D, in the order of its rows
-    plan        receptive fields and propagations, cut for a host
-    propagation where agents meet: D u, or the boundary rows themselves, and back (eq. (5)-(7), (12))
-    links       the fewest message rows of a link, D_kz = R_kz S_kz
-    exchange    outbox and inbox: what crosses the border to a runtime
-    consensus   w_k = sum_z C_kz psi_z
-    compression how weights are compressed on their way: power (low-rank differences across a link, whose ends are
-                those of `ends`) and choco (compressed changes against public copies); codes: numbers in few bits
-    rows        row codecs: what happens to boundary rows on their way
-    rules       gd, momentum, adam
-    keyed       dropout and initial weights from keys
-    dropout     entries of a layer's input zeroed, differentiable
-    measures    scores, disagreement, stationarity
+    step             one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
+    host             a set of agents with their data, plans and weights
+    share            what a host's agents know, cut out of the whole
+    planning         the same share, planned by sites that pool nothing
+    planning_checks  checks of what sites send each other while they plan
+    passes           a plan with the hosted data laid out for it
+    inputs           a layer's input: rows, dropout, and the product with each agent's weights
+    batches          mini-batches and chunks of time steps
+    layout           a host's part of D, in the order of its rows
+    plan             receptive fields and propagations, cut for a host
+    propagation      where agents meet: D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
+    links            the fewest message rows of a link, D_kz = R_kz S_kz
+    exchange         outbox and inbox: what crosses the border to an engine
+    consensus        w_k = sum_z C_kz psi_z, plain and compressed
+    quantisation     numbers in few bits
+    row_codecs       what happens to boundary rows on their way
+    rules            update rules: gd, momentum, adam
+    counter_rng      counter-based random numbers: dropout, initial weights
+    dropout          entries of a layer's input zeroed, differentiable
+    measures         scores, disagreement, stationarity
 """
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase

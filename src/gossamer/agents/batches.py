@@ -10,8 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gossamer.agents.counter_rng import drawn_order
 from gossamer.agents.host import Host
-from gossamer.agents.keyed import drawn_order
 from gossamer.agents.passes import Pass
 
 

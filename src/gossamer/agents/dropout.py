@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gossamer.agents.keyed import column_entropy, keep
+from gossamer.agents.counter_rng import column_entropy, keep
 from gossamer.model.product import rows_of
 
 PIECE = 1 << 22  # numbers at once

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.choco import Choco
-from gossamer.agents.compression import PLAIN, Compression
-from gossamer.agents.consensus import Consensus, make_mixing
-from gossamer.agents.ends import make_ends
-from gossamer.agents.keyed import initial_normal
+from gossamer.agents.consensus.choco_gossip import Choco
+from gossamer.agents.consensus.compression import PLAIN, Compression
+from gossamer.agents.consensus.neighbour_slots import make_ends
+from gossamer.agents.consensus.plain import Consensus, make_mixing
+from gossamer.agents.consensus.power_gossip import Power
+from gossamer.agents.counter_rng import initial_normal
 from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
-from gossamer.agents.power import Power
-from gossamer.agents.rows import Coding, RowCodec
+from gossamer.agents.row_codecs import Coding, RowCodec
 from gossamer.agents.rules import State, UpdateRule
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph

@@ -17,7 +17,8 @@ from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.layout import Layout, factored, positions
 from gossamer.agents.links import Factored, Ints, Link
 from gossamer.agents.propagation import Halo, Key, PlainRows, Propagation, RowExchange, through
-from gossamer.agents.rows import CodedRows, Coding, make_sides
+from gossamer.agents.row_codecs import CodedRows, Coding, make_sides
+from gossamer.generators import drive
 from gossamer.model.gather import Gather, Rows
 from gossamer.model.layers import Edges, Outputs
 from gossamer.model.sparse import make_operator
@@ -109,14 +110,7 @@ def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: Rows) -> li
     rows = sparse.csr_array(shift)
     # The columns of D as rows, without moving an entry; products of truth values are "is there any".
     backwards = sparse.csc_array((rows.data != 0, rows.indices, rows.indptr), shape=rows.shape[::-1])
-    walk = walk_fields(gathers, outputs)
-    try:
-        reached = next(walk)
-        while True:
-            reached = walk.send(np.asarray(backwards @ reached, dtype=bool))
-    except StopIteration as done:
-        fields: list[list[Rows]] = done.value
-        return fields
+    return drive(walk_fields(gathers, outputs), lambda rows: np.asarray(backwards @ rows, dtype=bool))
 
 
 def walk_fields(gathers: Sequence[Gather], outputs: Rows) -> Generator[Rows, Rows, list[list[Rows]]]:

@@ -14,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gossamer.agents.announced import FACTS, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link
 from gossamer.agents.plan import walk_fields
+from gossamer.agents.planning_checks import FACTS, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.share import Share, touching
 from gossamer.data.graph import symmetric
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
+from gossamer.generators import delegate
 from gossamer.model import make_shift
 from gossamer.model.gather import Gather, Rows
 
@@ -93,16 +94,12 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     shift = make_shift(adjacency, site.shift, degree)
     backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
 
+    def reach(rows: Rows) -> Generator[Outbox, Inbox, Rows]:
+        reached = (backwards @ rows.astype(np.int32)) > 0
+        return (yield from exchange.border(reached, check_marks)) > 0
+
     def fields(outputs: Rows) -> Generator[Outbox, Inbox, list[list[Rows]]]:
-        walk = walk_fields(site.gathers, outputs)
-        try:
-            rows = next(walk)
-            while True:
-                reached = (backwards @ rows.astype(np.int32)) > 0
-                rows = walk.send((yield from exchange.border(reached, check_marks)) > 0)
-        except StopIteration as done:
-            found: list[list[Rows]] = done.value
-            return found
+        return (yield from delegate(walk_fields(site.gathers, outputs), reach))
 
     train, labelled = data.masks["train"], np.zeros(len(own), dtype=bool)
     labelled[own] = train if data.batch is None else train.any(1)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
+from gossamer.generators import delegate
 from gossamer.model.layers import Edges
 from gossamer.model.sparse import Operator
 
@@ -105,14 +106,8 @@ def through(
     steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor, Key], Exchanges]], of: Key
 ) -> Generator[Outbox, Inbox, T]:
     """Run a gather's generator, answering each u that it yields with the next propagation's result."""
-    try:
-        u = next(steps)
-        for go in propagate:
-            u = steps.send((yield from go(u, of)))
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("a gather asked for more propagations than were planned")
+    planned = iter(propagate)
+    return (yield from delegate(steps, lambda u: next(planned)(u, of)))
 
 
 def _reversed(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:

@@ -6,5 +6,10 @@ The code is organised as follows:
     train      gossamer train
     predict    gossamer predict
     topology   gossamer topology
+    launch     gossamer launch
+    cluster    gossamer cluster
+    shard      gossamer shard
+    keys       gossamer keys
+    peer       gossamer peer
     reproduce  gossamer reproduce
 """

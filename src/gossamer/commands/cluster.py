@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gossamer import api
 from gossamer.commands.common import (
     INTERRUPTED,
     MISTAKE,
@@ -18,13 +19,15 @@ from gossamer.commands.common import (
     told_plainly,
 )
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.engines.cluster import job
+from gossamer.engines.cluster.distributed import reach_barrier
+from gossamer.engines.cluster.engine import LostRank
+from gossamer.engines.cluster.heartbeats import GIVE_UP
+from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
 from gossamer.errors import GossamerError
-from gossamer.experiments import comparison
 from gossamer.report import terminal
-from gossamer.runtime import directory, job
-from gossamer.runtime.cluster import LostRank
-from gossamer.runtime.heartbeats import GIVE_UP
-from gossamer.runtime.rank_shards import begin_on_shards, is_cut
+from gossamer.runs import directory
+from gossamer.runs.documents import to_json
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -75,11 +78,11 @@ def cluster(
         except GossamerError as error:
             if rank == 0:
                 tell(error)
-            if job.met() or rank == 0:  # else the first rank knows nothing of it
+            if reach_barrier() or rank == 0:  # else the first rank knows nothing of it
                 raise typer.Exit(MISTAKE) from None
             raise
     if rank == 0 and as_json:
-        print(directory.to_json(result.summary))
+        print(to_json(result.summary))
     elif rank == 0:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.run.complete:
@@ -94,7 +97,7 @@ def cluster(
 
 def _train(
     rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
-) -> tuple[comparison.Result, Path]:
+) -> tuple[api.Result, Path]:
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
     with follow(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
@@ -103,15 +106,15 @@ def _train(
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
             _lock(Path(dataset), rank, held)
             state = begin_on_shards(Path(dataset), options.get("steps"))
-            return comparison.finish(comparison.Result(state), None, Path(dataset), hooks), Path(dataset)
+            return api.finish(api.Result(state), None, Path(dataset), hooks), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
             _lock(resume, rank, held)
             with job.together():
-                graph = comparison.graph_of(resume)
+                graph = api.graph_of(resume)
             return (
-                comparison.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
+                api.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
                 resume,
             )
         with job.together():
@@ -121,7 +124,7 @@ def _train(
             if rank == 0:
                 directory.check_new(folder)
         return (
-            comparison.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
+            api.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
             folder,
         )
 

@@ -11,14 +11,14 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from gossamer import api
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.data import DATASETS, DataGraph, load
 from gossamer.errors import GossamerError
-from gossamer.experiments import comparison
 from gossamer.report import bars, terminal
-from gossamer.runtime.deployment import Progress
-from gossamer.runtime.settings import Settings, make_settings, read_settings
-from gossamer.runtime.training import Hooks
+from gossamer.runs.deployment import Progress
+from gossamer.runs.settings import Settings, make_settings, read_settings
+from gossamer.runs.training import Hooks
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 err = Console(stderr=True)
@@ -76,7 +76,7 @@ def load_data(settings: Settings) -> DataGraph:
 
 
 @contextmanager
-def follow(quiet: bool = False) -> Iterator[tuple[comparison.HooksFor, Progress]]:
+def follow(quiet: bool = False) -> Iterator[tuple[api.HooksFor, Progress]]:
     """Hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first Ctrl-C;
     and what follows the design of the topology."""
     console = Console(stderr=True, quiet=True) if quiet else err

@@ -7,8 +7,8 @@ import typer
 
 from gossamer.commands.common import err, told_plainly
 from gossamer.files import write_atomically
-from gossamer.runtime.crew import write_secret
-from gossamer.runtime.keys import make_keys, public_key, read_key
+from gossamer.peers.local_processes import write_secret
+from gossamer.peers.network.keys import make_keys, public_key, read_key
 
 EXAMPLES = """[bold]Examples[/]
 

@@ -7,15 +7,16 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from gossamer import launching
+from gossamer.api import Result
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.data import DataGraph
-from gossamer.experiments import launching
-from gossamer.experiments.comparison import Result
+from gossamer.peers.local_processes import Crew, write_shards
 from gossamer.report import terminal
-from gossamer.runtime import directory
-from gossamer.runtime.crew import Crew, write_shards
-from gossamer.runtime.training import Run
+from gossamer.runs import directory
+from gossamer.runs.documents import to_json
+from gossamer.runs.training import Run
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -48,7 +49,7 @@ def launch(
     with directory.claimed(folder):
         result = _launch(state, graph, folder)
     if as_json:
-        print(directory.to_json(result.summary))
+        print(to_json(result.summary))
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
 

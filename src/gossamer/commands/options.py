@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import typer
 
 from gossamer.data import DATASETS
-from gossamer.runtime.settings import Settings
+from gossamer.runs.settings import Settings
 
 Dataset = Annotated[
     str | None,

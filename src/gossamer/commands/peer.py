@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.commands.common import err, tell, told_plainly
+from gossamer.peers.network.addresses import check_address
+from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
+from gossamer.peers.refusals import COMMON
 from gossamer.report import terminal
-from gossamer.runtime import directory
-from gossamer.runtime.addresses import check_address
-from gossamer.runtime.memory import kept_memory
-from gossamer.runtime.peer import LeftEarly, MissingNeighbour, Watch, run_peer
-from gossamer.runtime.refusals import COMMON
+from gossamer.runs.documents import to_json
+from gossamer.runs.memory import kept_memory
 
 MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
 EXAMPLES = """[bold]Examples[/]
@@ -75,7 +75,7 @@ def peer(
 
 
 def _print_json(state: dict[str, Any]) -> None:
-    print(directory.to_json(state), flush=True)
+    print(to_json(state), flush=True)
 
 
 class _Lines:

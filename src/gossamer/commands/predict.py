@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from gossamer import api
 from gossamer.commands.common import err, told_plainly
-from gossamer.experiments import comparison
+from gossamer.engines.simulation import start
 from gossamer.report import bars, terminal
 from gossamer.report.predictions import write_predictions
-from gossamer.runtime import directory
+from gossamer.runs import directory
+from gossamer.runs.documents import to_json
 
 EXAMPLES = "[bold]Example[/]\n\ngossamer predict runs/digits-1"
 
@@ -29,12 +31,12 @@ def predict(
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
     """
     with bars.download_bar(err, str(folder)) as progress:
-        graph = comparison.graph_of(folder, progress)
-    state = directory.read_weights(folder, graph)
+        graph = api.graph_of(folder, progress)
+    state = directory.read_weights(folder, graph, start)
     target = out or folder / "predictions.csv"
     write_predictions(target, graph, state.deployment.assignment, state.predict())
     if as_json:
-        print(directory.to_json({"predictions": str(target), **state.scores()}))
+        print(to_json({"predictions": str(target), **state.scores()}))
     else:
         terminal.show_scores(Console(), {"distributed": state.scores()})
         Console().print(

@@ -11,7 +11,7 @@ from gossamer.commands.options import AsJson
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory, verdicts
 from gossamer.report import bars, terminal
-from gossamer.runtime import directory
+from gossamer.runs.documents import to_json
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -83,7 +83,7 @@ def reproduce(
     if outcomes:
         verdicts.save(parent, outcomes)
     if as_json:
-        print(directory.to_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes}))
+        print(to_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes}))
     else:
         for outcome in outcomes:
             terminal.show_claims(Console(), outcome, verdicts.verdict(outcome.claims), parent / outcome.name)

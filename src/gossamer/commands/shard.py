@@ -11,18 +11,19 @@ from rich.console import Console
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import with_settings
 from gossamer.data import DATASETS
+from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, make_private, read_bounded
+from gossamer.peers.local_processes import write_secret
+from gossamer.peers.network.addresses import Contact, check_address
+from gossamer.peers.network.keys import make_keys, split_key
+from gossamer.peers.shards.shard import cut, write_shard
+from gossamer.peers.shards.sites import site_of_file, write_site_shard
 from gossamer.reading import read_text
 from gossamer.report import terminal
-from gossamer.runtime import directory
-from gossamer.runtime.addresses import Contact, check_address
-from gossamer.runtime.crew import write_secret
-from gossamer.runtime.deployment import make_deployment
-from gossamer.runtime.keys import make_keys, split_key
-from gossamer.runtime.rank_shards import cut_for_ranks
-from gossamer.runtime.shards import MANIFEST, cut, write_shard
-from gossamer.runtime.sites import site_of_file, write_site_shard
+from gossamer.runs import directory
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.shares import MANIFEST
 
 EXAMPLES = """[bold]Examples[/]
 

@@ -12,8 +12,9 @@ from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2, topologies
 from gossamer.report import bars, terminal
-from gossamer.runtime import directory
-from gossamer.runtime.settings import Settings
+from gossamer.runs import directory
+from gossamer.runs.documents import to_json
+from gossamer.runs.settings import Settings
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -111,7 +112,7 @@ def topology(
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     made.save(folder)
     if as_json:
-        print(directory.to_json(made.to_dict()))
+        print(to_json(made.to_dict()))
     elif isinstance(made, fig2.Sweep):
         terminal.show_sweep(Console(), made, folder)
     else:

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gossamer import api
 from gossamer.commands.common import INTERRUPTED, err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.errors import GossamerError
-from gossamer.experiments import comparison
 from gossamer.report import terminal
-from gossamer.runtime import directory
+from gossamer.runs import directory
+from gossamer.runs.documents import to_json
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -51,15 +52,15 @@ def train(
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
         folder = resume
         with follow() as (hooks, _):
-            result = comparison.resume(resume, options.get("steps"), hooks)
+            result = api.resume(resume, options.get("steps"), hooks)
     else:
         settings = settings_from(dataset, options)
         graph = load_data(settings)
         folder = out or directory.free_name(Path("runs"), graph.name)
         with follow() as (hooks, progress):
-            result = comparison.train(graph, settings, out=folder, hooks=hooks, progress=progress)
+            result = api.train(graph, settings, out=folder, hooks=hooks, progress=progress)
     if as_json:
-        print(directory.to_json(result.summary))
+        print(to_json(result.summary))
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.complete:

@@ -7,7 +7,10 @@ The code is organised as follows:
     traffic    PeMS loop detectors: flows of sensors on a road graph
     blocks     generated graphs of any size
     arrays     the one reader of .npz and .npy files, which trusts none of them
-    tables     edges, features and labels as CSV; rows: the one reader of CSV files
+    tables     edges, features and labels as CSV
+    rows       the one reader of CSV files
+    roads      road graphs from distances between sensors
+    checks     checks of a user's arrays
     site       what one site knows of a graph that no one has as a whole
     interop    NetworkX and PyTorch Geometric graphs
     fetch      where files are found, or downloaded and verified

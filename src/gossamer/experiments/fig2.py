@@ -13,7 +13,8 @@ from gossamer import topology
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
 from gossamer.files import write_atomically
 from gossamer.report.agent_graph import draw_sweep, draw_sweeps
-from gossamer.runtime.directory import create, to_json
+from gossamer.runs.directory import create
+from gossamer.runs.documents import to_json
 
 RADII = tuple(round(0.05 * i, 2) for i in range(20))  # 1 - gamma
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runtime.directory import VERSION, to_json
-from gossamer.runtime.documents import read_json
+from gossamer.runs.directory import VERSION
+from gossamer.runs.documents import read_json, to_json
 
 Follow = Callable[[int, int, str], None]  # of parts done, parts in all, and what was reached
 

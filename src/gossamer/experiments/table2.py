@@ -22,9 +22,9 @@ from gossamer.experiments.traffic import DISTRIBUTED, GRAPHLESS, MODELS, PLACES,
 from gossamer.experiments.trials import interval, run_trials
 from gossamer.model import make_shift
 from gossamer.report.traffic import draw_table2
-from gossamer.runtime.deployment import make_deployment
-from gossamer.runtime.messages import count_messages, total_bytes
-from gossamer.runtime.settings import make_settings
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.message_counts import count_messages, total_bytes
+from gossamer.runs.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
 PAPERS_MODELS = tuple(model for model in MODELS if model != GRAPHLESS)

@@ -17,13 +17,13 @@ from gossamer.agents.host import Host
 from gossamer.agents.measures import mean_params
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph, make_graph
+from gossamer.engines.simulation import run, start
 from gossamer.experiments import bounds
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
 from gossamer.model import Params
 from gossamer.report.theory import draw_theory
-from gossamer.runtime.settings import make_settings
-from gossamer.runtime.simulation import run
-from gossamer.runtime.training import start, threads_for
+from gossamer.runs.settings import make_settings
+from gossamer.runs.training import threads_for
 
 Matrix = NDArray[np.float64]  # a row for each agent
 AGENTS = 6

@@ -15,9 +15,10 @@ from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
 from gossamer.files import write_atomically
 from gossamer.report.agent_graph import draw_topology
-from gossamer.runtime.deployment import Progress, assigned, connect, network_of
-from gossamer.runtime.directory import create, to_json
-from gossamer.runtime.settings import Settings
+from gossamer.runs.deployment import Progress, assigned, connect, network_of
+from gossamer.runs.directory import create
+from gossamer.runs.documents import to_json
+from gossamer.runs.settings import Settings
 
 
 @dataclass(frozen=True)

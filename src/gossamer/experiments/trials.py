@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gossamer.data import load
+from gossamer.engines.simulation import start
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
-from gossamer.runtime.settings import Settings, make_settings
-from gossamer.runtime.training import Hooks, Record, Run, go_on, short_record, start
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.training import Hooks, Record, Run, go_on, short_record
 
 Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`

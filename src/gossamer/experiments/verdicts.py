@@ -7,8 +7,7 @@ from typing import Any
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Claim, Outcome
 from gossamer.files import write_atomically
-from gossamer.runtime.directory import to_json
-from gossamer.runtime.documents import read_json
+from gossamer.runs.documents import read_json, to_json
 
 TITLES = {
     "fig2": "Fig. 2, sparsity of C",

@@ -1,0 +1,154 @@
+"""A torch.distributed job around a run: ranks that meet, agree on what they run, and divide the agents."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gossamer.data import DataGraph
+from gossamer.engines.cluster import distributed
+from gossamer.engines.cluster.distributed import gather_texts
+from gossamer.engines.cluster.engine import Cluster, LostRank
+from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
+from gossamer.engines.cluster.shared_memory import find_nearby
+from gossamer.errors import GossamerError
+from gossamer.runs.deployment import Deployment, Progress, host_of, make_deployment
+from gossamer.runs.directory import VERSION
+from gossamer.runs.settings import Settings
+from gossamer.runs.training import Run
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+
+def restarted() -> bool:
+    """Whether torchrun has started the ranks again after a failure."""
+    return os.environ.get(RESTARTS, "0") != "0"
+
+
+@contextmanager
+def joined(give_up: float = GIVE_UP) -> Iterator[int]:
+    """Meet the other ranks of the job that torchrun has started; gives this process's rank. One that shows no sign of
+    life for `give_up` seconds ends the others."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        raise GossamerError(
+            "cluster runs as one of several ranks; start it with: torchrun --nproc-per-node 2 -m gossamer cluster ..."
+        )
+    try:
+        store, rank, size = distributed.join_group(os.environ.get(RESTARTS, "0"))
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        raise GossamerError(
+            f"rank {os.environ['RANK']} cannot meet the others at {where}: {str(error).splitlines()[0][:200]}; see "
+            "that the port is free on the first node and open to the others"
+        ) from None
+    signal.signal(signal.SIGTERM, _told_to_end)
+    try:
+        with Heartbeats(store, rank, size, give_up) as beats:
+            try:
+                yield rank
+            except LostRank as error:
+                raise LostRank(beats.explained() or str(error)) from None
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this rank ends by itself, and says why
+        distributed.leave_group()
+
+
+def _told_to_end(number: int, frame: Any) -> None:
+    """torchrun ends the other ranks when one has failed; what waits for it in this one fails first, and names it."""
+    raise LostRank(
+        f"rank {distributed.own_rank()} was told to end: another rank has failed, or torchrun itself was ended"
+    )
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """What only some ranks fail to do ends all of them, with the same message."""
+    error = ""
+    try:
+        yield
+    except (GossamerError, OSError) as failed:
+        error = str(failed)
+    said = gather_texts(error)
+    for rank, text in enumerate(said):
+        if text:
+            everywhere = all(other == text for other in said)
+            raise GossamerError(text if everywhere else f"rank {rank}: {text}")
+
+
+def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
+    """Like `training.start`, with this rank's agents alone on its host.
+
+    The rank that leads decides assignment and C, which need not come out alike on different machines.
+    """
+    check_alike(settings, graph.fingerprint())
+    size = distributed.num_ranks()
+    if size > settings.agents:
+        raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
+    deployment = _agreed_deployment(graph, settings, progress, given)
+    hosting = balanced(deployment, size)
+    engine = Cluster(hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), gather_texts))
+    host = host_of(deployment, settings, engine.agents_of(engine.rank), hosting)
+    return Run(settings, deployment, host, graph.fingerprint(), engine)
+
+
+def check_alike(settings: Settings, fingerprint: str) -> None:
+    """Refuse ranks that would run something else than the first."""
+    mine = {
+        "Gossamer": VERSION,
+        "PyTorch": torch.__version__,
+        **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
+        "the data": fingerprint[:16],
+    }
+    first, *others = [json.loads(text) for text in gather_texts(json.dumps(mine))]
+    for rank, other in enumerate(others, 1):
+        differs = [name for name in first if first[name] != other.get(name)]
+        if differs:
+            name = differs[0]
+            here, there = first[name], other.get(name)
+            raise GossamerError(f"all ranks must run the same: {name} is {here!r} on rank 0, {there!r} on rank {rank}")
+
+
+def _agreed_deployment(
+    graph: DataGraph, settings: Settings, progress: Progress | None, given: dict[str, Any]
+) -> Deployment:
+    deployment: Deployment | None = None
+    with together():
+        if distributed.own_rank() == 0:
+            deployment = make_deployment(graph, settings, progress=progress, **given)
+    assignment = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
+    combination = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
+    for array in (assignment, combination):
+        distributed.broadcast(torch.from_numpy(array))
+    if deployment is not None:
+        return deployment
+    return make_deployment(graph, settings, **{**given, "assignment": assignment, "combination": combination})
+
+
+def balanced(deployment: Deployment, size: int) -> NDArray[np.int64]:
+    """The rank of each agent [m]: ranks equal in work, and agents that share edges on the same rank where possible.
+
+    An agent's work is what its vertices bring to a step, their entries of D and of X, and its weights. The agents are
+    put in an order in which neighbours are near each other, and that order is cut.
+    """
+    m = deployment.num_agents
+    graph = deployment.graph
+    entries = np.diff(deployment.shift.tocsr().indptr)
+    inputs = np.diff(graph.features.indptr) if sparse.issparse(graph.features) else graph.num_features
+    work = np.bincount(deployment.assignment, entries + inputs, minlength=m) + deployment.network.num_parameters / 10
+    order = sparse.csgraph.reverse_cuthill_mckee(sparse.csr_array(deployment.shared_edges), symmetric_mode=True)
+    middle = np.cumsum(work[order]) - work[order] / 2
+    hosting = np.zeros(m, dtype=np.int64)
+    begin = 0
+    for rank in range(size):
+        wanted = int(np.searchsorted(middle, work.sum() * (rank + 1) / size))
+        end = min(max(wanted, begin + 1), m - (size - rank - 1))  # no rank goes without an agent
+        hosting[order[begin:end]] = rank
+        begin = end
+    return hosting

@@ -1,0 +1,98 @@
+"""Shards for the ranks of a cluster: a run directory, cut beforehand, of which each rank reads its own part only.
+
+run.json, network.safetensors, topology.json    as every run directory has them, and what was planned
+rank-0, rank-1, ...                             the share of that rank's agents: share.safetensors and shard.json
+"""
+
+from pathlib import Path
+
+from gossamer.agents.share import Share, make_share
+from gossamer.data import DataGraph
+from gossamer.engines.cluster import distributed
+from gossamer.engines.cluster.engine import Cluster
+from gossamer.engines.cluster.job import balanced, check_alike, together
+from gossamer.engines.cluster.shared_memory import find_nearby
+from gossamer.engines.simulation import Simulation
+from gossamer.errors import GossamerError, shown
+from gossamer.runs import directory
+from gossamer.runs.deployment import Progress, host_of_settings, make_deployment
+from gossamer.runs.manifests import RankManifest
+from gossamer.runs.message_counts import between_hosts, count_messages, facts_of
+from gossamer.runs.settings import Settings
+from gossamer.runs.share_checks import take_share
+from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
+from gossamer.runs.training import Run
+
+
+def is_cut(folder: Path) -> bool:
+    """Whether a folder was cut for ranks."""
+    return (folder / "run.json").is_file() and (folder / "rank-0").is_dir()
+
+
+def cut_for_ranks(
+    folder: Path, graph: DataGraph, settings: Settings, size: int, progress: Progress | None = None
+) -> list[int]:
+    """Cut a data set for so many ranks; the number of vertices of each. The references need the whole and are left."""
+    if size > settings.agents:
+        raise GossamerError(
+            f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
+        )
+    settings = settings.model_copy(update={"baselines": False})
+    deployment = make_deployment(graph, settings, progress=progress)
+    hosting = balanced(deployment, size)
+    whole = whole_of(deployment)
+    held = []
+    with directory.claimed(folder):
+        for rank in range(size):
+            agents = (hosting == rank).nonzero()[0].tolist()
+            share = make_share(whole, agents, hosting)
+            about = {"rank": rank, "ranks": size, "agents": agents, **share_facts(share)}
+            write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
+            held.append(len(share.targets))
+        stored = {
+            **facts_of(deployment),
+            "messages": count_messages(deployment, settings),
+            "between_ranks": between_hosts(deployment, settings, hosting),
+        }
+        state = Run(
+            settings, deployment, host_of_settings(share, settings), graph.fingerprint(), Simulation(), stored=stored
+        )
+        directory.save_start(folder, state)
+    return held
+
+
+def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> Share:
+    """The share of a rank's agents, checked: the file as its manifest says, every array as the planner expects it."""
+    manifest, arrays = read_folder(folder, "share.safetensors", RankManifest)
+    if (manifest.rank, manifest.ranks) != (rank, size):
+        raise GossamerError(
+            f"{folder} is not the shard of rank {rank} of {size}; cut it again with gossamer shard --ranks {size}"
+        )
+    agents, m = manifest.agents, manifest.num_agents
+    if m != settings.agents or agents != sorted(set(agents)) or agents[-1] >= m:
+        raise GossamerError(
+            f"{folder / MANIFEST}: num_agents should be {settings.agents}, as in run.json, and agents ascending "
+            f"numbers below it; found {m} and {shown(agents)}; {REMEDY}"
+        )
+    return take_share(arrays, agents, manifest, settings, None)
+
+
+def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
+    """This rank's part of a run directory that was cut for ranks, where its last checkpoint stands."""
+    with together():
+        settings, fingerprint, stored = directory.read_plan(folder)
+        if steps is not None:
+            settings = settings.model_copy(update={"steps": steps})
+        rank, size = distributed.own_rank(), distributed.num_ranks()
+        mine = folder / f"rank-{rank}"
+        cut_for = len(list(folder.glob(f"rank-*/{MANIFEST}")))
+        if cut_for != size:
+            raise GossamerError(
+                f"{folder} was cut for {cut_for} ranks and {size} were started; start as many, or cut it again"
+            )
+        share = read_rank_shard(mine, rank, size, settings)
+    check_alike(settings, fingerprint)
+    assert share.hosting is not None  # `take_share` has asked for it
+    engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), distributed.gather_texts))
+    state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
+    return directory.restored(folder, state)

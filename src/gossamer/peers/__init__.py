@@ -1,0 +1,15 @@
+"""Peers: one agent in a process of its own, trained with its neighbours over a network.
+
+The code is organised as follows:
+    process           the process of a peer: shard, transport and protocol joined
+    work              what a peer does: plan its share with other sites, train
+    program           a training run as one generator of exchanges, and its schedule
+    checkpoints       epoch and checkpoints on disk
+    metrics           an agent's evaluations on disk
+    refusals          log of refused messages
+    local_processes   every agent as a process on this machine
+    scheduling        batch scheduling of peers that share a machine
+    protocol          the protocol between neighbours, without I/O or a clock
+    network           messages over ZeroMQ: sockets, limits, addresses, keys
+    shards            all that one agent knows, on disk
+"""

@@ -1,0 +1,119 @@
+"""A crew: every agent of a deployment as a process on this machine, watched, and none left behind.
+
+Each process holds the end of a pipe to its parent and leaves when that closes, so that it does not outlive a parent
+that was killed.
+"""
+
+import json
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import GossamerError
+from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.protocol.signatures import verify_key
+from gossamer.peers.shards.shard import cut, write_shard
+from gossamer.runs.deployment import Deployment
+from gossamer.runs.settings import Settings
+
+State = dict[str, Any]  # an agent's last report
+
+
+def write_shards(folder: Path, deployment: Deployment, settings: Settings) -> list[Path]:
+    """Shards with fresh keys for agents on free ports of this machine."""
+    m = deployment.num_agents
+    keys = [new_keys() for _ in range(m)]
+    contacts = [Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(free_ports(m), keys, strict=True)]
+    members = [verify_key(secret) for _, secret in keys]
+    folders = []
+    for shard in cut(deployment, settings, secrets.token_hex(8), contacts, members):
+        mine = folder / f"agent-{shard.agent}"
+        write_shard(mine, shard)
+        write_secret(mine / "key.secret", keys[shard.agent][1])
+        folders.append(mine)
+    return folders
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """A secret key that its owner alone can read; one that exists is never overwritten."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret + "\n")
+    except FileExistsError:
+        raise GossamerError(f"{path} exists; a key that is lost cannot be made again, so move it away first") from None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on at the moment."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+class Crew:
+    """The processes of all agents; a context that ends them."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.states: dict[int, State] = {}
+        self._errors = [(folder / "errors.log").open("w+b") for folder in folders]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folders = folders
+
+    def __enter__(self) -> "Crew":
+        for folder, errors in zip(self._folders, self._errors, strict=True):
+            command = [sys.executable, "-m", "gossamer", "peer", str(folder), "--report", "--lifeline"]
+            self._processes.append(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            )
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        for file in self._errors:
+            file.close()
+
+    def watch(self) -> Iterator[dict[int, State]]:
+        """The agents' reports as they come in, until all processes have ended well."""
+        with selectors.DefaultSelector() as ready:
+            for agent, process in enumerate(self._processes):
+                assert process.stdout is not None
+                ready.register(process.stdout, selectors.EVENT_READ, agent)
+            while ready.get_map():
+                for key, _ in ready.select(timeout=0.5):
+                    line = key.fileobj.readline()  # type: ignore[union-attr]
+                    if line.endswith(b"\n"):
+                        self.states[key.data] = json.loads(line)
+                    else:
+                        ready.unregister(key.fileobj)
+                        self._check(key.data)
+                yield self.states
+
+    def _check(self, agent: int) -> None:
+        code = self._processes[agent].wait()
+        if code != 0:
+            self._errors[agent].seek(0)
+            said = self._errors[agent].read().decode(errors="replace").strip()
+            raise GossamerError(f"agent {agent} ended with code {code}: {said[-2000:] or 'it said nothing'}")

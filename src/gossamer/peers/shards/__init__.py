@@ -1,0 +1,8 @@
+"""Shards: all that one agent knows, in a folder of its own.
+
+The code is organised as follows:
+    shard        a shard cut from a deployment
+    sites        the shard of a site, whose data no one pools
+    site_files   keys of a site.toml
+    manifests    typed models of shard.json and of an agent's metrics
+"""

@@ -1,0 +1,148 @@
+"""Site files as users write them: the keys of a site.toml, checked before anything is computed from them."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from gossamer.data.rows import SHARE, read_matrix
+from gossamer.errors import FileError, GossamerError, one_line, shown
+from gossamer.machine import available_memory
+from gossamer.reading import read_text
+from gossamer.runs.toml_files import read_toml
+
+MOST_CLASSES = 1 << 16
+MOST_NAME = 100  # characters of a class
+MOST_ENTRY = 160  # bytes for an entry of C in a topology.json, with the links that stand beside it
+MOST_REST = 1 << 20  # bytes for what else it says
+
+
+def _classes(given: Any) -> list[str]:
+    """Names of the classes, from the names or from their number."""
+    if isinstance(given, bool) or not isinstance(given, int | list):
+        raise ValueError(f"must be a whole number or a list, got {shown(given)}")
+    many = given if isinstance(given, int) else len(given)
+    if not 2 <= many <= MOST_CLASSES:
+        raise ValueError(f"must be 2 to {MOST_CLASSES} names or their number, got {shown(many)}")
+    if isinstance(given, int):
+        return [str(c) for c in range(given)]
+    wrong = [name for name in given if not isinstance(name, str | int | float) or len(shown(name)) > MOST_NAME]
+    if wrong:
+        raise ValueError(f"must be short names, got {shown(wrong[0])}")
+    names = [str(name) for name in given]
+    if len(set(names)) < len(names):
+        raise ValueError(f"must have different names, got {shown(given)}")
+    return names
+
+
+Address = Annotated[str, Field(max_length=300)]
+FilePath = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,4000}$")]
+
+
+class SiteFile(BaseModel):
+    """The keys of a site file; a description says what a key must be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="up to 64 letters, digits, dots or dashes")
+    agent: int = Field(description="a whole number")
+    address: Address = Field(description="text, host:port")
+    data: FilePath = Field(description="text, the path of a folder of tables or of an .npz file")
+    neighbours: dict[str, Any] = Field(description="a table")
+    settings: dict[str, Any] = Field(description="a table")
+    secret: FilePath | None = Field(None, description="text, the path of a secret key")
+    classes: Annotated[list[str] | None, BeforeValidator(_classes)] = None
+    combination: FilePath | None = Field(None, description="text, the path of a topology.json or a CSV file with C")
+    members: dict[str, Any] = Field(default_factory=dict, description="a table")
+
+
+class Neighbour(BaseModel):
+    """An entry of the table of neighbours."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    address: Address
+    key: str | None = Field(None, max_length=100)
+
+
+class TopologyFile(BaseModel):
+    """What a site needs of a topology.json."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    combination: list[list[float]]
+
+
+def read_site_file(path: Path) -> SiteFile:
+    """The keys of a site file; the first that does not fit is named."""
+    given = read_toml(path)
+    try:
+        return SiteFile.model_validate(given)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+    first = min(problems, key=lambda problem: problem["type"] != "missing")
+    raise GossamerError(_complaint(path, first))
+
+
+def _complaint(path: Path, problem: ErrorDetails) -> str:
+    name = str(problem["loc"][0])
+    if problem["type"] == "missing":
+        needed = [field for field, info in SiteFile.model_fields.items() if info.is_required()]
+        return f"{path} has no {name}; a site file needs {', '.join(needed)}"
+    if problem["type"] == "extra_forbidden":
+        return f"{path}: unknown key {shown(name)}; known: {', '.join(SiteFile.model_fields)}"
+    if problem["type"] == "value_error":
+        return f"{path}: {name} {problem['msg'].removeprefix('Value error, ')}"
+    return f"{path}: {name} must be {SiteFile.model_fields[name].description}, got {shown(problem['input'])}"
+
+
+def read_neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> dict[int, Neighbour]:
+    """The entries of the table of neighbours by number, ascending."""
+    found = {}
+    for name, entry in table.items():
+        if not _is_agent(name, m) or int(name) == agent:
+            raise GossamerError(
+                f"{path}: neighbours are numbered 0 to {m - 1} without {agent} itself, got {shown(name)}"
+            )
+        try:
+            found[int(name)] = Neighbour.model_validate(entry)
+        except ValidationError:
+            raise GossamerError(
+                f'{path}: neighbour {name} must be {{ address = "host:port", key = "..." }}, got {shown(entry)}'
+            ) from None
+    if not found and m > 1:
+        raise GossamerError(f"{path} names no neighbour, so this site could train with nobody")
+    return dict(sorted(found.items()))
+
+
+def read_members(path: Path, table: dict[str, Any], m: int) -> dict[int, Any]:
+    """The entries of the table of members by number."""
+    wrong = [name for name in table if not _is_agent(name, m)]
+    if wrong:
+        raise GossamerError(f"{path}: members are numbered 0 to {m - 1}, got {shown(wrong[0])}")
+    return {int(name): entry for name, entry in table.items()}
+
+
+def _is_agent(name: str, m: int) -> bool:
+    return bool(re.fullmatch("0|[1-9][0-9]{0,8}", name)) and int(name) < m
+
+
+def read_combination(path: Path, m: int) -> NDArray[np.float64]:
+    """C, or a row of it, from the topology.json of `gossamer topology` or a CSV file."""
+    try:
+        if path.suffix != ".json":
+            return read_matrix(path)
+        most = min(MOST_REST + MOST_ENTRY * m**2, available_memory() // SHARE)
+        return np.array(TopologyFile.model_validate_json(read_text(path, most)).combination, dtype=np.float64)
+    except FileError as error:
+        reason = error.reason
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, problem['loc']))}: {one_line(ValueError(problem['msg']))}".lstrip(": ")
+    except ValueError:
+        reason = "combination: expected rows of equal length"
+    raise GossamerError(f"cannot read C from {path}: {reason}")

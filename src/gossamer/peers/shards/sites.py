@@ -1,0 +1,209 @@
+"""Sites: one agent of a run whose data no one pools, from its own site file (docs/deployment.md shows one).
+
+Its shard is written like a cut one, but holds no plan: the agent makes that with its neighbours when they first meet.
+
+shard.json          the run, this agent and its neighbours, the settings; checksums
+site.safetensors    the site's vertices, the edges that touch them, and its row of C if that was given
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.agents.planning import Site
+from gossamer.data.site import SiteData, read_site
+from gossamer.errors import GossamerError, naming, shown
+from gossamer.peers.network.addresses import Contact, check_address, check_apart
+from gossamer.peers.network.keys import read_key, split_key
+from gossamer.peers.network.sockets import public_of
+from gossamer.peers.protocol.signatures import verify_key
+from gossamer.peers.shards.manifests import MOST_SITES, SiteManifest
+from gossamer.peers.shards.shard import membership, read_member_keys, read_membership
+from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
+from gossamer.runs.deployment import network_for
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.share_checks import take_site
+from gossamer.runs.shares import MANIFEST, read_folder, stored_features, write_folder
+
+POOLED = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
+OWN = (*POOLED, "threads")  # settings that the sites need not have alike
+
+
+@dataclass(frozen=True)
+class SiteShard:
+    """A shard before planning."""
+
+    agent: int
+    data: SiteData
+    weights: NDArray[np.float64] | None  # its row of C; None: Metropolis-Hastings
+    settings: Settings
+    run: str
+    contact: Contact
+    neighbours: dict[int, Contact]
+    members: tuple[str | None, ...]  # the verify keys (Z85) of all agents; None where the site file has none
+
+    @property
+    def num_agents(self) -> int:
+        return self.settings.agents
+
+    @property
+    def held(self) -> SiteData:
+        return self.data
+
+    @property
+    def site(self) -> Site:
+        """What the agent plans from."""
+        settings, data = self.settings, self.data
+        network = network_for(int(data.features.shape[-1]), data.num_outputs, settings)
+        alike = {name: value for name, value in settings.model_dump().items() if name not in OWN}
+        return Site(
+            self.agent,
+            self.num_agents,
+            tuple(sorted(self.neighbours)),
+            data,
+            tuple(network.gathers),
+            settings.shift_kind,
+            json.dumps({**alike, "outputs": data.num_outputs, "classes": data.num_classes}, sort_keys=True),
+            self.weights,
+        )
+
+
+def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
+    """A site from its TOML file, and the secret key that the file points to. Paths are relative to the file."""
+    given = read_site_file(path)
+    settings = _settings(path, given.settings)
+    agent, m = given.agent, settings.agents
+    if not 0 <= agent < m:
+        raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
+    neighbours, keys = _neighbours(path, given.neighbours, agent, m)
+    data = read_site(path.parent / given.data, agent, given.classes)
+    strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
+    if strangers:
+        raise GossamerError(
+            f"{path}: edges lead to agent {strangers[0]}, which is not a neighbour; give its address, or leave the "
+            "edges out at both sites"
+        )
+    secret = None if given.secret is None else read_key(path.parent / given.secret)
+    weights = None
+    if given.combination is not None:
+        weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
+    with naming(path if given.secret is None else path.parent / given.secret):
+        public = None if secret is None else public_of(secret)
+    contact = Contact(check_address(given.address, str(path)), public)
+    check_apart([contact, *neighbours.values()], str(path))
+    own = {} if secret is None else {agent: verify_key(secret)}
+    members = _members(path, given.members, keys | own, agent, m)
+    return SiteShard(agent, data, weights, settings, given.run, contact, neighbours, members), secret
+
+
+def _settings(path: Path, values: dict[str, Any]) -> Settings:
+    pooled = [name for name in POOLED if name in values]
+    if pooled:
+        raise GossamerError(f"{path}: {pooled[0]} is for data in one place; a site knows its own vertices only")
+    if "agents" not in values:
+        raise GossamerError(f"{path}: settings must have agents, the number of sites")
+    return make_settings(values, source=str(path))
+
+
+def _neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> tuple[dict[int, Contact], dict[int, str]]:
+    """Where the neighbours are, with their CURVE keys, and the verify keys of those that have keys."""
+    found, members = dict[int, Contact](), dict[int, str]()
+    for z, entry in read_neighbours(path, table, agent, m).items():
+        where = f"{path}, neighbour {z}"
+        key = None
+        if entry.key is not None:
+            key, members[z] = split_key(entry.key, where)
+        found[z] = Contact(check_address(entry.address, where), key)
+    return found, members
+
+
+def _members(path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int) -> tuple[str | None, ...]:
+    """The verify keys of all agents: those that are `known`, and those of the members that are no neighbours."""
+    found = dict(known)
+    for z, public in read_members(path, table, m).items():
+        _, key = split_key(public, f"{path}, member {z}")
+        if found.setdefault(z, key) != key:
+            raise GossamerError(f"{path}: member {z} has another key than the one given for agent {z} elsewhere")
+    if len(set(found.values())) < len(found):
+        raise GossamerError(f"{path}: two agents have the same verify key; give each its own pair")
+    unknown = [k for k in range(m) if k != agent and k not in found]
+    if known.keys() - {agent} and unknown:
+        raise GossamerError(
+            f"{path} has no key of agent {unknown[0]}; what it states is passed on by others, so every site must know "
+            f'the public keys of all: add a table [members] with {unknown[0]} = "..."'
+        )
+    return tuple(found.get(k) for k in range(m))
+
+
+def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact]) -> NDArray[np.float64]:
+    """This agent's row of C, from the topology.json of `gossamer topology` or a CSV file with C or that row."""
+    C = read_combination(path, m)
+    if C.shape not in ((m, m), (1, m)):
+        raise GossamerError(f"{path} must hold C, {m} x {m}, or row {agent} of it; got {C.shape}")
+    row = C[agent] if len(C) == m and m > 1 else C[0]
+    if not np.isfinite(row).all():
+        raise GossamerError(f"{path}: row {agent} of C must hold finite numbers")
+    others = set(np.flatnonzero(row).tolist()) - {agent, *neighbours}
+    if others:
+        raise GossamerError(f"{path} mixes with agent {min(others)}, which is not a neighbour of agent {agent}")
+    with np.errstate(over="ignore"):
+        total = row.sum()
+    if not abs(total - 1.0) <= 1e-9:
+        raise GossamerError(f"{path}: row {agent} of C must sum to 1 (A1), it sums to {total}")
+    if row[agent] == 0.0:
+        raise GossamerError(f"{path}: C must not be 0 on its diagonal (28), and it is at agent {agent}")
+    return np.asarray(row)
+
+
+def write_site_shard(folder: Path, shard: SiteShard) -> None:
+    about = {"agent": shard.agent, "num_classes": shard.data.num_classes, **membership(shard)}
+    write_folder(folder, "site.safetensors", _arrays(shard), about)
+
+
+def fingerprint(shard: SiteShard) -> str:
+    """The same for shards of the same data, settings and neighbours, wherever these listen."""
+    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.neighbours)]).encode())
+    for name, array in sorted(_arrays(shard).items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _arrays(shard: SiteShard) -> dict[str, Any]:
+    data = shard.data
+    arrays: dict[str, Any] = {
+        "vertices": data.vertices,
+        "owner": data.owner,
+        "edges": data.edges,
+        "weights": data.weights,
+        "targets": data.targets,
+        **{f"mask.{name}": mask for name, mask in data.masks.items()},
+        **stored_features(data.features),
+    }
+    if shard.weights is not None:
+        arrays["combination"] = shard.weights
+    return arrays
+
+
+def is_site(folder: Path) -> bool:
+    """Whether a folder holds a site's shard."""
+    return (folder / "site.safetensors").is_file()
+
+
+def read_site_shard(folder: Path) -> SiteShard:
+    """A site's shard, checked: every file as its manifest says, every array as the planner expects it."""
+    manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
+    path = str(folder / MANIFEST)
+    settings, neighbours = read_membership(manifest, path)
+    if settings.agents > MOST_SITES:
+        raise GossamerError(f"{path}: settings.agents should be at most {MOST_SITES}, found {settings.agents}")
+    agent = manifest.agent
+    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *neighbours})
+    contact, members = manifest.contact.contact(), read_member_keys(manifest, settings.agents, path)
+    return SiteShard(agent, data, weights, settings, manifest.run, contact, neighbours, members)

@@ -1,0 +1,21 @@
+"""Runs: what is trained, the loop that trains it, and what it leaves on disk.
+
+The code is organised as follows:
+    settings         typed settings of a run
+    toml_files       reader of TOML files
+    deployment       data, assignment and topology joined
+    capacity         memory that weights and matrices need
+    engine           the engine seam: how hosts' generators are driven
+    training         the training loop: steps, evaluations, stops, resumption
+    memory           memory kept from step to step
+    message_counts   rows and bytes of a step, by phase and link
+    advice           warnings about settings that are likely to disappoint
+    directory        the run directory on disk
+    checkpoints      the newest checkpoint of a run directory and the one before
+    shares           shares on disk: arrays and their manifest
+    share_checks     arrays of a share held against each other
+    tensors          files of named arrays with a checksum
+    arrays           named arrays in their type, shape and range
+    documents        JSON files and their bounds
+    manifests        typed models of JSON files
+"""

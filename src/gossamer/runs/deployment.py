@@ -1,0 +1,278 @@
+"""A deployment: which agent holds what and who talks to whom; data, assignment and topology joined (Sec. III-A)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gossamer import topology
+from gossamer.agents.consensus.compression import PLAIN
+from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
+from gossamer.agents.rules import make_rule
+from gossamer.agents.share import Share
+from gossamer.assignment import ASSIGNMENTS, assign, given, shared_edges
+from gossamer.data import DataGraph
+from gossamer.data.rows import named_rows, whole_number
+from gossamer.errors import GossamerError, naming, shown
+from gossamer.model import Network, make_network, make_shift
+from gossamer.runs.capacity import check_agents, check_host
+from gossamer.runs.settings import Settings
+
+Progress = Callable[[int, str], None]  # of a design's iterations and what they reached
+
+
+@dataclass(frozen=True)
+class Deployment:
+    graph: DataGraph  # without the edges that no link carries
+    assignment: NDArray[np.int64]  # a(i) [n]
+    shared_edges: NDArray[np.int64]  # B [m, m]
+    certificate: topology.Certificate  # what is known of C
+    shift: Any  # D, CSR [n, n]
+    network: Network
+    edges_kept: float  # share of the data edges that the links carry
+
+    @property
+    def num_agents(self) -> int:
+        return self.certificate.num_agents
+
+    @property
+    def links(self) -> NDArray[np.bool_]:
+        """Who talks to whom [m, m]."""
+        return self.certificate.links
+
+    @property
+    def combination(self) -> NDArray[np.float64]:
+        """C [m, m]."""
+        return self.certificate.combination
+
+
+def make_deployment(
+    graph: DataGraph,
+    settings: Settings,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
+    progress: Progress | None = None,
+) -> Deployment:
+    """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
+
+    A given D must not be nonzero between agents that do not talk; it is used as it is.
+    """
+    m = settings.agents
+    check_agents(m)
+    if shift is not None:
+        shift = sparse.csr_array(shift)
+    owner = given(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
+    shared = shared_edges(graph, owner, m)
+    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
+    links = certificate.links
+    _check(certificate.assumptions, settings)
+    carried = topology.carried_edges(graph.edges, owner, links)
+    kept = graph.restricted_to(carried)
+    if shift is None:
+        shift = make_shift(kept.adjacency, settings.shift_kind)
+    else:
+        _check_shift(shift, graph.num_vertices, owner, links)
+    share = float(carried.mean()) if len(carried) else 1.0
+    if kept is not graph:
+        shared = shared_edges(kept, owner, m)
+    return Deployment(kept, owner, shared, certificate, shift, network_of(graph, settings), share)
+
+
+def network_of(graph: DataGraph, settings: Settings) -> Network:
+    """The network that the settings ask for on this data."""
+    return network_for(graph.num_features, graph.num_outputs, settings)
+
+
+def network_for(num_features: int, num_outputs: int, settings: Settings) -> Network:
+    """The network that the settings ask for, from so many features to so many outputs."""
+    return make_network(
+        settings.layers,
+        num_features,
+        num_outputs,
+        hidden=settings.hidden,
+        order=settings.order,
+        activation=settings.activation,
+        bias=settings.bias,
+        dropout=settings.dropout,
+        input_dropout=settings.input_dropout,
+    )
+
+
+def training_of(settings: Settings) -> Training:
+    """How to train, by the settings."""
+    return Training(
+        rule=make_rule(settings.update, settings.momentum),
+        step_size=settings.step_size,
+        step_decay=settings.step_decay,
+        weight_decay=settings.weight_decay,
+        consensus_every=settings.consensus_every,
+        mix_first=settings.mix_first,
+        batch=settings.batch,
+        seed=settings.seed,
+        track=settings.tracks,
+        row_codec=settings.row_codec,
+        compression=settings.compression if settings.agents > 1 else PLAIN,
+    )
+
+
+def host_of(
+    deployment: Deployment, settings: Settings, agents: Any = None, hosting: NDArray[np.int64] | None = None
+) -> Host:
+    """A host of all agents, or of the given ones; `hosting` tells which hosts carry the others."""
+    hosted = range(deployment.num_agents) if agents is None else agents
+    vertices = int(np.isin(deployment.assignment, list(hosted)).sum())
+    check_host(deployment.network, settings, len(hosted), vertices)
+    return make_host(
+        deployment.graph,
+        deployment.shift,
+        deployment.network,
+        deployment.assignment,
+        deployment.combination,
+        hosted,
+        training_of(settings),
+        initial_deviation=settings.initial_deviation,
+        same_initial=settings.starts_alike,
+        dtype=settings.torch_dtype,
+        hosting=hosting,
+    )
+
+
+def host_of_settings(share: Share, settings: Settings) -> Host:
+    """The host of a share's agents at step 0, from the share and the settings alone."""
+    outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
+    network = network_for(int(share.features.shape[-1]), outputs, settings)
+    check_host(network, settings, len(share.agents), int(share.hosted.sum()))
+    params = initial_params(
+        network,
+        share.agents,
+        settings.seed,
+        settings.initial_deviation,
+        settings.starts_alike,
+        settings.torch_dtype,
+    )
+    return host_of_share(share, network, training_of(settings), params)
+
+
+def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
+    """a(i) [n] by the settings: a method's name, or a CSV file with the columns vertex,agent."""
+    if settings.assignment in ASSIGNMENTS:
+        return assign(graph, settings.assignment, settings.agents, settings.seed)
+    path = Path(settings.assignment)
+    if not path.is_file():
+        raise GossamerError(
+            f"expected an assignment among {', '.join(ASSIGNMENTS)}, or a CSV file with the columns "
+            f"vertex,agent; got {settings.assignment!r}"
+        )
+    number = {name: i for i, name in enumerate(graph.names or map(str, range(graph.num_vertices)))}
+    owner = np.full(graph.num_vertices, -1, dtype=np.int64)
+    expected = f"rows vertex,agent with vertices of {graph.name} and agent numbers"
+    for line, (vertex, agent) in named_rows(path, ("vertex", "agent"), expected):
+        try:
+            owner[number[vertex]] = whole_number(agent)
+        except (KeyError, ValueError) as error:
+            found = shown(vertex) if isinstance(error, KeyError) else shown(agent)
+            raise GossamerError(f"{path}, line {line}: expected {expected}; this does not fit: {found}") from None
+    missing = np.flatnonzero(owner < 0)
+    if len(missing):
+        raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
+    with naming(path):
+        return given(owner, graph.num_vertices, settings.agents)
+
+
+def connect(
+    shared: NDArray[Any], settings: Settings, progress: Progress | None = None, **design_options: Any
+) -> topology.Certificate:
+    """The topology that the settings ask for, given B [m, m]: designed, or links of a family with mixing weights."""
+    m = len(shared)
+    needed = topology.needed(shared)
+    if settings.topology == "admm" and m > 1:
+        made = topology.design(
+            shared, settings.gap, nonnegative=settings.nonnegative, progress=progress, **design_options
+        )
+        designed = topology.certify_design(made)
+        if settings.keep_links == 1.0:
+            return designed
+        links = designed.links
+        links = topology.drop_links(links, settings.keep_links, settings.seed)
+    else:
+        links = _named_links(needed, settings)
+    if settings.mixing == "fastest":
+        return topology.certify(topology.fastest(links, settings.nonnegative), links, needed)
+    return topology.certify(topology.WEIGHTS[settings.mixing](links), links, needed)
+
+
+def _named_links(needed: topology.Links, settings: Settings) -> topology.Links:
+    """The links of the topology that the settings name, which is not a designed one."""
+    family = topology.FAMILIES.get(settings.topology)
+    links = needed if family is None else family(len(needed), settings.seed)
+    return topology.drop_links(links, settings.keep_links, settings.seed)
+
+
+def _given(combination: NDArray[np.float64], shared: NDArray[np.int64], settings: Settings) -> topology.Certificate:
+    """The certificate of a C that the user gives, on the links of the topology that the settings name.
+
+    Where the topology is to be designed, any two agents may talk, and the links are those of C.
+    """
+    m = len(shared)
+    try:
+        C = np.asarray(combination, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GossamerError(f"C must be a matrix of numbers, {m} x {m}: {error}") from None
+    if C.shape != (m, m):
+        raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {C.shape}")
+    if not np.isfinite(C).all():
+        raise GossamerError("C holds NaN or infinite entries")
+    needed = topology.needed(shared)
+    if settings.topology == "admm" and m > 1:
+        return topology.certify(C, topology.links_of(C), needed)
+    return topology.certify(C, _named_links(needed, settings), needed)
+
+
+def _check(found: topology.Assumptions, settings: Settings) -> None:
+    """Refuse a C that breaks Assumption A or (28); without consensus (A2) and (28) do not matter."""
+    if not found.a1:
+        raise GossamerError(
+            f"C must be symmetric and doubly stochastic (A1): it differs from its transpose by "
+            f"{found.asymmetry:.2g} and its row sums from 1 by {found.row_error:.2g}"
+        )
+    if not found.a3:
+        raise GossamerError(
+            f"C must be 0 between agents without a link (A3): it has weights up to {found.off_links:.2g} where "
+            f"--topology {settings.topology} has none; give a C on its links, or --topology admm, which allows any"
+        )
+    if not settings.consensus_every:
+        return
+    if not found.keeps_own:
+        raise GossamerError(
+            "C has a zero on its diagonal, and (28) wants C_kk != 0: every agent keeps a share of its own weights; "
+            "use (C + I) / 2, for one"
+        )
+    if not found.a2:
+        if found.components > 1:
+            raise GossamerError(
+                f"the agents fall into {found.components} groups that share no data edge and so never agree (A2); "
+                "choose --topology admm, ring or complete, fewer agents, or --consensus-every 0"
+            )
+        raise GossamerError(
+            f"C does not contract (A2): the spectral radius of C - 11^T/m is "
+            f"{found.spectral_radius:.4f}, expected below 1"
+        )
+
+
+def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np.bool_]) -> None:
+    if shift.shape != (n, n):
+        raise GossamerError(f"the shift operator must be {n} x {n}, got {shift.shape}")
+    entries = shift.tocoo()
+    k, z = owner[entries.row], owner[entries.col]
+    missing = (k != z) & ~links[k, z]
+    if missing.any():
+        first = np.flatnonzero(missing)[0]
+        raise GossamerError(
+            f"the shift operator joins vertices {entries.row[first]} and {entries.col[first]} of "
+            f"agents {k[first]} and {z[first]}, which do not talk ({missing.sum()} such entries)"
+        )

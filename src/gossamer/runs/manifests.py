@@ -1,0 +1,153 @@
+"""Typed models of the JSON files that Gossamer writes and reads back: what each key holds, and within which bounds."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from gossamer.runs.documents import Document
+
+SHARD = 2  # format version of a shard's manifest
+LARGEST = 2**53  # whole numbers up to here are exact in every reader of JSON
+
+
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
+Classes = Annotated[int, Field(ge=2, lt=2**31)] | None
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Score = float | None  # null: not a number
+
+
+class Facts(Document):
+    """Numbers of a share, of which some are those of all agents."""
+
+    num_agents: Annotated[int, Field(ge=1, lt=2**31)]
+    num_vertices: Annotated[int, Field(ge=1, le=LARGEST)]
+    num_labelled: Annotated[int, Field(ge=1, le=LARGEST)]
+    num_classes: Classes
+
+
+class Manifest(Document):
+    """Every shard.json."""
+
+    format: Literal[2]
+    checksums: dict[str, Digest]
+
+
+class RankManifest(Manifest, Facts):
+    """Of a shard that was cut for a rank of a cluster."""
+
+    rank: Number
+    ranks: Annotated[int, Field(ge=1, lt=2**31)]
+    agents: Annotated[list[Number], Field(min_length=1)]
+
+
+class Data(Document):
+    name: str
+    fingerprint: Annotated[str, Field(max_length=1000)]
+
+
+class Volume(Document):
+    """Of the messages of a phase."""
+
+    rows: Count
+    bytes: Count
+
+
+class Bytes(Document):
+    bytes: Count
+
+
+class BytesOfPhases(Document):
+    forward: Bytes
+    backward: Bytes
+    consensus: Bytes
+
+
+class Phases(Document):
+    forward: Count
+    backward: Count
+    consensus: Count
+
+
+class LinkVolume(Document):
+    sender: Number
+    receiver: Number
+    forward_rows: Count
+    forward_bytes: Count
+    backward_rows: Count
+    backward_bytes: Count
+    consensus_rows: Count
+    consensus_bytes: Count
+    shared_edges: Count
+
+
+class Messages(Document):
+    """What a step sends (messages.py)."""
+
+    forward: Volume
+    backward: Volume
+    consensus: Volume
+    evaluation: Volume
+    plain: BytesOfPhases
+    paper: Volume
+    links: list[LinkVolume]
+
+
+class PlanOfRanks(Document):
+    """What was known of a deployment when its shares were cut for ranks."""
+
+    name: str
+    num_vertices: Count
+    num_edges: Count
+    num_classes: Classes
+    num_links: Count
+    added_links: Count
+    spectral_radius: Annotated[float, Field(ge=0)]
+    edges_kept: Annotated[float, Field(ge=0, le=1)]
+    messages: Messages
+    between_ranks: Phases
+
+
+class RunManifest(Document):
+    """run.json. Older versions may lack settings, which then have the values of that time."""
+
+    format: Literal[1]
+    settings: dict[str, Any]
+    data: Data
+    versions: dict[str, str] = Field(default_factory=dict)
+    step: Count = 0
+    complete: bool = False
+    plan: PlanOfRanks | None = None
+    summary: dict[str, Any]
+
+
+class ScoresOfMask(Document):
+    """The accuracy of classes, or the mean squared error of real values."""
+
+    loss: Score
+    accuracy: Score = None
+    mse: Score = None
+
+    @model_validator(mode="after")
+    def _one_score(self) -> "ScoresOfMask":
+        if {"accuracy", "mse"} <= self.model_fields_set or not {"accuracy", "mse"} & self.model_fields_set:
+            raise ValueError("expected accuracy or mse")
+        return self
+
+
+class Evaluation(Document):
+    """A line of metrics.jsonl in a run directory."""
+
+    step: Count
+    train: ScoresOfMask
+    validation: ScoresOfMask
+    test: ScoresOfMask
+    disagreement: Score
+    stationarity: Score = None
+    best_stationarity: Score = None
+
+
+class ReferenceEvaluation(Evaluation):
+    """A line of references.jsonl."""
+
+    model: Literal["centralised", "graphless"]

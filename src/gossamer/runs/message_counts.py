@@ -1,0 +1,164 @@
+"""Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.agents.links import Link
+from gossamer.agents.plan import message_rows
+from gossamer.model import Layer
+from gossamer.model.gather import Gather
+from gossamer.runs.deployment import Deployment
+from gossamer.runs.settings import Settings
+
+Facts = dict[str, Any]
+
+
+def facts_of(deployment: Deployment) -> Facts:
+    """What a reader wants to know of data and topology."""
+    graph, certificate = deployment.graph, deployment.certificate
+    return {
+        "name": graph.name,
+        "num_vertices": graph.num_vertices,
+        "num_edges": graph.num_edges,
+        "num_classes": graph.num_classes,
+        "num_links": int(np.triu(deployment.links, 1).sum()),
+        "added_links": certificate.num_added,
+        "spectral_radius": certificate.assumptions.spectral_radius,
+        "edges_kept": deployment.edges_kept,
+    }
+
+
+def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> int:
+    """Of all rows and weights in so many steps."""
+    mixed = steps // settings.consensus_every if settings.consensus_every else 0
+    rows = messages["forward"]["bytes"] + messages["backward"]["bytes"]
+    return int(rows * steps + messages["consensus"]["bytes"] * mixed)
+
+
+def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
+    """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
+    apart = settings.row_codec is not None  # it sees the rows of every pair of agents
+    _, moved, _ = _training_rows(
+        deployment, settings, deployment.assignment if apart else hosting[deployment.assignment]
+    )
+    if apart:
+        moved = Counter(
+            {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
+        )
+    k, z = np.nonzero(deployment.combination)
+    # Each neighbour hears something else, or every host the same once.
+    whom = z if settings.compression.kind == "power" else hosting[z]
+    told = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
+    return {
+        "forward": sum(moved.values()),
+        "backward": sum(moved.values()),
+        "consensus": told * _vectors(settings) * _vector_bytes(deployment, settings),
+    }
+
+
+def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
+    """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
+
+    A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. The paper's count is B_kz rows
+    for every propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or
+    all that hold a training example. `plain` has the bytes of the same step in float32, neither compressed nor tracked.
+    """
+    graph = deployment.graph
+    rows, moved, numbers = _training_rows(deployment, settings, deployment.assignment)
+    vector = _vector_bytes(deployment, settings)
+    links = []
+    for k, z in zip(*np.nonzero(deployment.links), strict=True):
+        weights = _vectors(settings) if deployment.combination[k, z] != 0 else 0
+        here, back = Link(int(k), int(z)), Link(int(z), int(k))
+        links.append(
+            {
+                "sender": here.sender,
+                "receiver": here.receiver,
+                "forward_rows": rows.get(here, 0),
+                "forward_bytes": moved.get(here, 0),
+                "backward_rows": rows.get(back, 0),
+                "backward_bytes": moved.get(back, 0),
+                "consensus_rows": weights,
+                "consensus_bytes": weights * vector,
+                "shared_edges": int(deployment.shared_edges[k, z]),
+            }
+        )
+    phases = {
+        phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
+        for phase in ("forward", "backward", "consensus")
+    }
+    told = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
+    plain = {"forward": numbers, "backward": numbers, "consensus": int(told) * deployment.network.num_parameters}
+    gathers, widths = _layers(deployment, settings)
+    full = message_rows(deployment.shift, gathers, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
+    batch = graph.batch or 1
+    evaluation = {
+        "rows": sum(sum(one.values()) for rounds in full for one in rounds),
+        "bytes": sum(
+            sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True) for one in rounds
+        ),
+    }
+    both_ways, times = int(deployment.shared_edges.sum()), _times(deployment, settings)
+    return {
+        **phases,
+        "evaluation": evaluation,
+        "plain": {phase: {"bytes": 4 * count} for phase, count in plain.items()},
+        "paper": {
+            "rows": both_ways * sum(len(rounds) for rounds in full),
+            "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
+        },
+        "links": links,
+    }
+
+
+def _training_rows(
+    deployment: Deployment, settings: Settings, place: NDArray[np.int64]
+) -> tuple[Counter[Link], Counter[Link], int]:
+    """Rows and bytes of a training step's forward pass on each link between the vertices' places; numbers on all."""
+    gathers, widths = _layers(deployment, settings)
+    training = message_rows(deployment.shift, gathers, deployment.graph.labelled, place)
+    rows: Counter[Link] = Counter()
+    moved: Counter[Link] = Counter()
+    numbers, times = 0, _times(deployment, settings)
+    layers = deployment.network.layers
+    for layer, width, rounds in zip(layers, _coded(layers, widths, settings), training, strict=True):
+        for one in rounds:
+            for link, count in one.items():
+                rows[link] += count
+                moved[link] += count * times * width
+                numbers += count * times * layer.width
+    return rows, moved, numbers
+
+
+def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Gather], list[int]]:
+    """How each layer's offers come together, and the bytes of one of its rows."""
+    network = deployment.network
+    return network.gathers, [layer.width * settings.torch_dtype.itemsize for layer in network.layers]
+
+
+def _coded(layers: Sequence[Layer], widths: list[int], settings: Settings) -> list[int]:
+    """Bytes of the layers' rows while training."""
+    codec = settings.row_codec
+    if codec is None:
+        return widths
+    return [codec.row_bytes(layer.width, settings.torch_dtype.itemsize) for layer in layers]
+
+
+def _times(deployment: Deployment, settings: Settings) -> int:
+    """Time steps of a training step."""
+    graph = deployment.graph
+    return 1 if graph.batch is None else settings.batch or int(graph.train.any(0).sum())
+
+
+def _vectors(settings: Settings) -> int:
+    """How many vectors an agent tells a neighbour in a consensus: its weights, and its tracker if it has one."""
+    return (2 if settings.tracks else 1) if settings.consensus_every else 0
+
+
+def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
+    """Of one such vector, as it is sent."""
+    return settings.compression.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)

@@ -1,0 +1,204 @@
+"""Shares as their files hold them: every array in its type, shape and range, and in agreement with the others, before
+anything is planned from it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.agents.share import MASKS, Share
+from gossamer.data.site import SiteData
+from gossamer.errors import naming
+from gossamer.generators import drive
+from gossamer.model.gather import Gather, Rows
+from gossamer.runs.arrays import INTS, Arrays
+from gossamer.runs.capacity import check_host
+from gossamer.runs.deployment import network_for
+from gossamer.runs.manifests import Facts, RankManifest
+from gossamer.runs.settings import Settings
+
+ROW_ERROR = 1e-6  # of a row of C, whose entries sum to 1 (A1)
+
+
+def take_share(
+    arrays: Arrays, agents: Sequence[int], facts: Facts, settings: Settings, talks: set[int] | None
+) -> Share:
+    """The share of these agents, whose vertices and weights concern the agents `talks` (None: any) and no others."""
+    m = facts.num_agents
+    vertices = arrays.take_vertices()
+    n = len(vertices)
+    owner = _take_owner(arrays, n, m, talks)
+    hosted = np.isin(owner, agents)
+    features, times, masks, targets = _take_data(arrays, int(hosted.sum()), facts.num_classes)
+    if masks["train"].sum() > facts.num_labelled or hosted.sum() > facts.num_vertices:
+        arrays.refuse("mask.train", "no more examples and vertices than the manifest gives all agents", "more")
+    entries = _take_entries(arrays, n, hosted)
+    outputs = facts.num_classes if facts.num_classes is not None else int(targets.shape[-1])
+    network = network_for(int(features.shape[-1]), outputs, settings)
+    with naming(arrays.path):
+        check_host(network, settings, len(agents), int(hosted.sum()))
+    gathers = network.gathers
+    labelled = np.asarray(masks["train"] if times is None else masks["train"].any(1))
+    train_fields = _take_fields(arrays, "train", gathers, n, entries, hosted, labelled)
+    full_fields = _take_fields(arrays, "full", gathers, n, entries, hosted, np.ones(hosted.sum(), dtype=bool))
+    train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
+    combination = _take_combination(arrays, (len(agents), m), agents, talks, settings.consensus_every > 0)
+    hosting, slots = _take_hosting(arrays, facts, combination)
+    arrays.finish()
+    return Share(
+        agents=tuple(agents),
+        num_agents=m,
+        num_vertices=facts.num_vertices,
+        num_labelled=facts.num_labelled,
+        num_classes=facts.num_classes,
+        vertices=vertices,
+        owner=owner,
+        entries=entries,
+        train_fields=train_fields,
+        full_fields=full_fields,
+        features=features,
+        targets=targets,
+        masks=masks,
+        train_times=train_times,
+        combination=combination,
+        hosting=hosting,
+        slots=slots,
+    )
+
+
+def take_site(
+    arrays: Arrays, agent: int, num_classes: int | None, settings: Settings, talks: set[int]
+) -> tuple[SiteData, NDArray[np.float64] | None]:
+    """What a site knows, and its row of C if it was given."""
+    vertices = arrays.take_vertices()
+    n = len(vertices)
+    owner = _take_owner(arrays, n, settings.agents, talks)
+    own = owner == agent
+    if not own.any():
+        arrays.refuse("owner", f"at least one vertex of agent {agent}", "none")
+    features, _, masks, targets = _take_data(arrays, int(own.sum()), num_classes)
+    edges = arrays.take_within("edges", max(n, 1), None, 2)
+    code = edges[:, 0] * n + edges[:, 1] if n < 2**31 else np.empty(0)
+    if (edges[:, 0] >= edges[:, 1]).any() or (np.diff(code) <= 0).any():
+        arrays.refuse("edges", "pairs i < j, ascending and each once", "others")
+    if not own[edges].any(1).all():
+        arrays.refuse("edges", f"edges that touch agent {agent}'s vertices", "one that does not")
+    if not (own | np.isin(np.arange(n), edges)).all():
+        arrays.refuse("vertices", "of other agents' vertices those with an edge to this one's", "another")
+    weights = arrays.take_finite("weights", "float64", len(edges))
+    if (weights <= 0).any():
+        arrays.refuse("weights", "positive numbers", f"{weights.min()}")
+    row, mixes = None, settings.consensus_every > 0
+    if "combination" in arrays:
+        row = _take_combination(arrays, (settings.agents,), [agent], talks, mixes)
+    arrays.finish()
+    data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes)
+    network = network_for(int(features.shape[-1]), data.num_outputs, settings)
+    with naming(arrays.path):
+        check_host(network, settings, 1, int(own.sum()))
+    return data, row
+
+
+def _take_owner(arrays: Arrays, n: int, m: int, talks: set[int] | None) -> NDArray[np.int64]:
+    owner = arrays.take_within("owner", m, n)
+    strangers = [] if talks is None else sorted(set(np.unique(owner).tolist()) - talks)
+    if strangers:
+        arrays.refuse("owner", f"the agents {sorted(talks or ())}", f"agent {strangers[0]}")
+    return owner
+
+
+def _take_data(arrays: Arrays, rows: int, num_classes: int | None) -> tuple[Any, int | None, dict[str, Rows], Any]:
+    """Features, the length of their time axis, masks and targets."""
+    features = arrays.take_features(rows)
+    times = int(features.shape[1]) if features.ndim == 3 else None
+    masks = arrays.take_masks(MASKS, rows, times)
+    used = np.logical_or.reduce(list(masks.values()))
+    return features, times, masks, arrays.take_targets(rows, times, num_classes, used)
+
+
+def _take_entries(arrays: Arrays, n: int, hosted: Rows) -> tuple[Any, Any, Any]:
+    row = arrays.take_within("shift.row", max(n, 1), None, dtypes=INTS)
+    column = arrays.take_within("shift.column", max(n, 1), len(row), dtypes=INTS)
+    values = arrays.take_finite("shift.value", "float64", len(row))
+    if (np.diff(row) < 0).any():
+        arrays.refuse("shift.row", "rows in ascending order", "others")
+    if not (hosted[row] | hosted[column]).all():
+        arrays.refuse("shift.row", "entries that touch this share's vertices", "one that does not")
+    return row, column, values
+
+
+def _take_fields(
+    arrays: Arrays,
+    kind: str,
+    gathers: Sequence[Gather],
+    n: int,
+    entries: tuple[Any, Any, Any],
+    hosted: Rows,
+    outputs: Rows,
+) -> list[list[Rows]]:
+    """U_0, ..., U_P of each layer: on hosted vertices those that D reaches from the `outputs`, as `walk_fields` finds
+    them; on others' at least these."""
+    fields = [
+        list(arrays.take(f"field.{kind}.{layer}", "bool", chosen.powers[-1] + 1, n))
+        for layer, chosen in enumerate(gathers)
+    ]
+    row, column, values = entries
+    last = f"field.{kind}.{len(gathers) - 1}"
+    if not np.array_equal(fields[-1][0][hosted], outputs) or (kind == "full" and not fields[-1][0].all()):
+        arrays.refuse(last, "the vertices with outputs first", "others")
+    for layer in reversed(range(len(gathers))):
+        name, stored, chosen = f"field.{kind}.{layer}", fields[layer], gathers[layer]
+        beyond = iter(stored[1:])  # what others' vertices need is known to them alone
+
+        def reach(rows: Rows, beyond: Iterator[Rows] = beyond) -> Rows:
+            reached = np.zeros(n, dtype=bool)
+            reached[column[rows[row] & (values != 0)]] = True
+            return np.where(hosted, reached, reached | next(beyond))
+
+        if not all(map(np.array_equal, stored, drive(chosen.fields(stored[0]), reach))):
+            arrays.refuse(name, "the vertices that the shift operator reaches", "others")
+        if layer:
+            inputs = np.logical_or.reduce([stored[p] for p in chosen.powers])
+            if not np.array_equal(fields[layer - 1][0], inputs):
+                arrays.refuse(name, "the vertices whose outputs the layer before it computes", "others")
+    return fields
+
+
+def _take_train_times(arrays: Arrays, times: int, train: Rows) -> NDArray[np.int64]:
+    found = arrays.take_within("train_times", times, None)
+    if (np.diff(found) <= 0).any() or not np.isin(np.flatnonzero(train.any(0)), found).all():
+        arrays.refuse("train_times", "ascending time steps, all with a training example among them", "others")
+    return found
+
+
+def _take_combination(
+    arrays: Arrays, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
+) -> NDArray[np.float64]:
+    """Rows of C, nonzero on the diagonal and only between agents that talk."""
+    C = arrays.take_finite("combination", "float64", *shape)
+    own = C.reshape(len(agents), -1)[range(len(agents)), list(agents)]
+    if mixes and not own.all():
+        zero = agents[np.flatnonzero(own == 0.0)[0]]
+        arrays.refuse("combination", "no zero on the diagonal of C (28)", f"one at agent {zero}")
+    if (np.abs(C.sum(-1) - 1.0) > ROW_ERROR).any():
+        arrays.refuse("combination", "rows that sum to 1 (A1)", f"one that sums to {C.sum(-1).min():.6g}")
+    strangers = [] if talks is None else sorted(set(np.nonzero(C)[-1].tolist()) - talks)
+    if strangers:
+        arrays.refuse("combination", f"weights of the agents {sorted(talks or ())}", f"one of agent {strangers[0]}")
+    return C
+
+
+def _take_hosting(
+    arrays: Arrays, facts: Facts, combination: NDArray[np.float64]
+) -> tuple[NDArray[np.int64] | None, int | None]:
+    """The rank of each agent, and the most neighbours that one has; a peer's share has neither."""
+    if not isinstance(facts, RankManifest):
+        return None, None
+    hosting = arrays.take_within("hosting", facts.ranks, facts.num_agents)
+    if np.flatnonzero(hosting == facts.rank).tolist() != facts.agents:
+        arrays.refuse("hosting", f"rank {facts.rank} for the agents {facts.agents} and no others", "others")
+    links = combination != 0
+    links[np.arange(len(facts.agents)), facts.agents] = False
+    slots = int(arrays.take_within("slots", facts.num_agents, 1, least=int(links.sum(1).max()))[0])
+    return hosting, slots

@@ -1,0 +1,122 @@
+"""One rank of a job that trains several small problems, one after the other, and leaves their weights:
+torchrun --nproc-per-node N tests/engines/ranks.py FOLDER."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gossamer.agents.step import training_step
+from gossamer.engines.cluster import job
+from gossamer.engines.cluster.engine import Cluster
+from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
+from gossamer.engines.cluster.shared_memory import Beside, find_nearby
+from gossamer.errors import GossamerError
+from gossamer.experiments.theory import small_problem
+from gossamer.runs import directory
+from gossamer.runs.message_counts import between_hosts
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.training import Run, go_on
+
+CASES: dict[str, dict[str, Any]] = {
+    "gcn, gd": {"update": "gd", "step_size": 0.1},
+    "chebyshev, momentum, bias": {"layers": "chebyshev", "order": 2, "step_size": 0.02, "bias": True},
+    "adam, dropout": {"update": "adam", "step_size": 0.01, "dropout": 0.5},
+    "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
+    "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
+    "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
+    "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
+}
+
+
+def settings_of(case: str) -> Settings:
+    return make_settings(
+        {"dataset": "blocks", "agents": 6, "topology": "ring", "steps": 20, "hidden": 8, "dtype": "float64",
+         "evaluate_every": 10, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
+    )  # fmt: skip
+
+
+def main(folder: Path) -> None:
+    with job.joined() as rank:
+        if dist.get_world_size() > 1:
+            _check_mistakes(rank)
+        for number, case in enumerate(CASES):
+            settings = settings_of(case)
+            (folder / str(number)).mkdir(parents=True, exist_ok=True)
+            state = go_on(job.begin_on_ranks(small_problem(), settings))
+            directory.save_weights(folder / str(number), state)
+            _check_bytes(state, settings)
+        _train_from_shards(folder / "cut", rank)
+        _train_apart(folder / "apart")
+
+
+def _train_apart(folder: Path) -> None:
+    """The first case as if only ranks 2 and 3 were on one machine: the others meet over the network."""
+
+    def nearby(rank: int, texts: Any) -> dict[int, Beside]:
+        return {other: line for other, line in find_nearby(rank, texts).items() if other // 2 == rank // 2 == 1}
+
+    folder.mkdir(exist_ok=True)
+    settings = settings_of("gcn, gd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "find_nearby", nearby)
+        state = go_on(job.begin_on_ranks(small_problem(), settings))
+    directory.save_weights(folder, state)
+    _check_bytes(state, settings)
+
+
+def _train_from_shards(folder: Path, rank: int) -> None:
+    """The first case once more, each rank from what was cut for it; stopped half-way, and gone on with."""
+    settings = settings_of("gcn, gd")
+    with job.together():
+        if rank == 0:
+            cut_for_ranks(folder, small_problem(), settings, dist.get_world_size())
+    half = go_on(begin_on_shards(folder, steps=settings.steps // 2))
+    directory.save_checkpoint(folder, half)
+    dist.barrier()
+    directory.save_weights(folder, go_on(begin_on_shards(folder)))
+    if rank == 0:
+        (folder / "rank-0" / "share.safetensors").unlink()
+    with pytest.raises(GossamerError, match="is missing; copy the shard again"):
+        begin_on_shards(folder)
+
+
+def _check_mistakes(rank: int) -> None:
+    """What is wrong on one rank ends all of them, with the same words."""
+    settings = settings_of("never")
+    with pytest.raises(GossamerError, match="rank 1: no such file"), job.together():
+        _fail_on(1, rank)
+    for changes, message in (
+        ({"seed": rank}, "all ranks must run the same: --seed is 0 on rank 0, 1 on rank 1"),
+        ({"agents": 1}, "ranks are more than 1 agents"),
+        ({"assignment": "nowhere"}, "rank 0: expected an assignment among"),  # which the first rank alone makes
+    ):
+        with pytest.raises(GossamerError, match=message):
+            job.begin_on_ranks(small_problem(), settings.model_copy(update=changes))
+    with pytest.raises(GossamerError, match="all ranks must run the same: the data is"):
+        job.begin_on_ranks(small_problem(seed=rank), settings)
+
+
+def _fail_on(one: int, rank: int) -> None:
+    if rank == one:
+        raise GossamerError("no such file")
+
+
+def _check_bytes(state: Run, settings: Settings) -> None:
+    """What goes to other ranks in one step more is what was planned."""
+    engine, every = state.engine, settings.consensus_every
+    assert isinstance(engine, Cluster)
+    before = dict(engine.sent_bytes)
+    state.host, _ = engine.run(training_step(state.host))
+    sent = {phase: engine.sent_bytes[phase] - before.get(phase, 0) for phase in ("forward", "backward", "consensus")}
+    whole = {phase: int(engine.total(torch.tensor(float(count)))) for phase, count in sent.items()}
+    planned = between_hosts(state.deployment, settings, engine.hosting)
+    mixes = bool(every) and (settings.steps + 1) % every == 0
+    assert whole == planned | ({} if mixes else {"consensus": 0})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,65 @@
+"""Two ranks on one machine: messages arrive as they were sent, in memory that grows and is used in turn."""
+
+import socket
+
+import pytest
+import torch
+
+from gossamer.engines.cluster.shared_memory import ROOM, Beside, find_nearby
+
+
+def pair() -> tuple[Beside, Beside]:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Beside(here), Beside(there)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_messages_of_all_sizes_arrive(dtype: torch.dtype) -> None:
+    here, there = pair()
+    for step, length in enumerate([1, 0, 17, ROOM // dtype.itemsize, ROOM + 3, 5, 3 * ROOM]):
+        sent = torch.randn(length, dtype=dtype)
+        here.send([sent[: length // 3], sent[length // 3 :]])
+        there.send([torch.full((2,), step, dtype=dtype)])
+        assert torch.equal(there.receive(length, dtype), sent)
+        assert here.receive(2, dtype).tolist() == [step, step]
+
+
+def test_a_message_lasts_until_the_next_one_is_answered() -> None:
+    """The sender may write the next while the last is read, but not the one after."""
+    here, there = pair()
+    here.send([torch.tensor([1.0])])
+    first = there.receive(1, torch.float32)
+    there.send([])
+    here.send([torch.tensor([2.0])])
+    assert first.item() == 1.0
+    second = there.receive(1, torch.float32)
+    there.send([])
+    here.send([torch.tensor([3.0])])
+    assert second.item() == 2.0
+    assert first.item() == 3.0  # its half is in use again
+
+
+def test_a_rank_that_is_gone_is_an_error() -> None:
+    here, there = pair()
+    del there
+    with pytest.raises(OSError, match="its process has ended"):
+        here.receive(1, torch.float32)
+
+
+def test_rows_are_taken_in_any_layout() -> None:
+    here, there = pair()
+    rows = torch.arange(12.0).view(3, 4)
+    here.send([rows.T, rows[:, 1]])
+    expected = torch.cat([rows.T.reshape(-1), rows[:, 1]])
+    assert torch.equal(there.receive(15, torch.float32), expected)
+
+
+def test_a_rank_alone_finds_nobody() -> None:
+    assert find_nearby(0, lambda mine: [mine]) == {}
+
+
+def test_ranks_that_cannot_open_a_door_are_far(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    deep = tmp_path / ("x" * 120)  # longer than a socket's name may be
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    assert find_nearby(0, lambda mine: [mine, '"/no/such/door"' if mine != "[]" else "[]"]) == {}

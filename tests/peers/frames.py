@@ -1,0 +1,8 @@
+"""Tells frames from statuses."""
+
+from gossamer.peers.protocol.wire import FRAME
+
+
+def is_frame(message: bytes) -> bool:
+    """Whether a message that `encode` made is a frame."""
+    return message[1] == FRAME

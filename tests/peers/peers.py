@@ -1,0 +1,85 @@
+"""Peers for tests: a problem cut into shards, run over sockets, in memory or as processes, and checked."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peers.memory import Hub
+
+from gossamer.agents.step import training_step
+from gossamer.engines.simulation import run
+from gossamer.experiments.theory import small_problem
+from gossamer.peers.process import Watch, run_peer, state_of, train_over
+from gossamer.peers.shards.shard import read_shard
+from gossamer.runs.deployment import Deployment, host_of, make_deployment
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.tensors import read_tensors
+
+M, STEPS = 4, 50
+Run = Callable[[Path, Watch], Any]
+
+
+def deployed(**changes: Any) -> tuple[Deployment, Settings]:
+    """120 vertices on a ring of 4 agents, the last of which has no label."""
+    settings = make_settings(
+        {"dataset": "blocks", "agents": M, "topology": "ring", "steps": STEPS, "hidden": 8, "dtype": "float64",
+         "evaluate_every": 25, "checkpoint_every": 10, "step_size": 0.1, "initial_deviation": 0.3, **changes}
+    )  # fmt: skip
+    graph = small_problem()
+    owner = make_deployment(graph, settings).assignment
+    return make_deployment(replace(graph, train=graph.train & (owner != M - 1)), settings, assignment=owner), settings
+
+
+def simulated(deployment: Deployment, settings: Settings) -> dict[str, torch.Tensor]:
+    host = host_of(deployment, settings)
+    for _ in range(settings.steps):
+        host, _ = run(training_step(host))
+    return host.params
+
+
+def over(hub: Hub) -> Run:
+    """A peer whose messages stay in this process."""
+
+    def run_over(folder: Path, watch: Watch) -> None:
+        shard = read_shard(folder)
+        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+
+    return run_over
+
+
+def in_threads(folders: list[Path], watch: Watch | None = None, run: Run = run_peer) -> list[BaseException]:
+    """Run peers side by side in this process; what they fail with."""
+    failures: list[BaseException] = []
+
+    def one(folder: Path) -> None:
+        try:
+            run(folder, watch or Watch(give_up=60))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=one, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+        assert not thread.is_alive(), "a peer hangs"
+    return failures
+
+
+def kept(folder: Path) -> Path:
+    """Where the agent of a shard keeps what belongs to its run."""
+    return state_of(folder, read_shard(folder))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(kept(folder) / "weights.safetensors")
+
+
+def check(folders: list[Path], expected: dict[str, torch.Tensor]) -> None:
+    """Every agent has ended with the simulation's weights."""
+    for k, folder in enumerate(folders):
+        for name, part in weights(folder).items():
+            torch.testing.assert_close(part[0], expected[name][k], rtol=0, atol=1e-10)

@@ -1,0 +1,69 @@
+"""The small problem of the tests of peers: four agents, the last of which has neither a vertex nor a label."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.agents import Host, training_step
+from gossamer.data import make_graph
+from gossamer.engines.simulation import run_together
+from gossamer.peers.program import Schedule, make_schedule
+from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.settings import Settings, make_settings
+
+M, STEPS = 4, 7
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Hosts of one agent each, made once: a run copies their weights and leaves them as they are."""
+
+    settings: Settings
+    hosts: dict[int, Host]
+    links: np.ndarray
+    schedules: dict[int, Schedule]
+    expected: list[Weights]  # every agent's, of the undisturbed run
+
+
+def problem(**changes: Any) -> Problem:
+    """Agents in a line or a ring with 4 vertices each, but for agent 1 without labels and agent 3 without vertices."""
+    return _problem(tuple(sorted(changes.items())))
+
+
+@cache
+def _problem(changes: tuple[tuple[str, Any], ...]) -> Problem:
+    settings = make_settings(
+        {"dataset": "small", "agents": M, "topology": "line", "steps": STEPS, "hidden": 3, "dtype": "float64",
+         "checkpoint_every": 2, "evaluate_every": 3, "step_size": 0.1, "initial_deviation": 0.5, "dropout": 0.3,
+         "update": "momentum", **dict(changes)}
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(M - 1), 4)
+    n = len(owner)
+    train = (random.random(n) < 0.7) & (owner != 1)
+    graph = make_graph(
+        "small",
+        np.array([(i, i + 1) for i in range(n - 1)] + [(i, i + 2) for i in range(n - 2)]),
+        random.standard_normal((n, 4)),
+        np.arange(n) % 3,
+        train=train,
+        validation=~train,
+        test=~train,
+    )
+    deployment = make_deployment(graph, settings, assignment=owner)
+    hosts = {k: host_of(deployment, settings, [k]) for k in range(M)}
+    links = deployment.links & ~np.eye(M, dtype=bool)
+    schedules = {k: make_schedule(host, settings) for k, host in hosts.items()}
+    expected = _undisturbed([host_of(deployment, settings, [k]) for k in range(M)], settings.steps)
+    return Problem(settings, hosts, links, schedules, expected)
+
+
+def _undisturbed(hosts: list[Host], steps: int) -> list[Weights]:
+    """Every agent on its own host, in lock step: the same arithmetic, so the same bits. The hosts are used up."""
+    for _ in range(steps):
+        hosts = [host for host, _ in run_together([training_step(host) for host in hosts])]
+    return [host.params for host in hosts]

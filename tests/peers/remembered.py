@@ -1,0 +1,93 @@
+"""Training runs that are not computed twice: Algorithm 1 is a pure function of the weights and messages that go in.
+
+What a run yields and keeps is looked up by the bits of everything that it was given; bits that have not been seen
+before are computed. A protocol that lets a wrong message through is found out all the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from peers.disks import PretendedDisk, copied
+from torch import Tensor
+
+from gossamer.agents import Inbox, Outbox
+from gossamer.agents.exchange import joined
+from gossamer.peers.program import begin
+from gossamer.peers.protocol.exchanges import Planned, Program
+
+
+@dataclass
+class Stage:
+    """What a run does between two inboxes: checkpoints and records, then an exchange, or the end."""
+
+    saved: list[tuple[int, dict, dict]]
+    records: list[tuple[int, Any]]
+    planned: Planned | None
+    later: "dict[bytes, Stage]" = field(default_factory=dict)  # by the bits of the inbox
+
+
+@dataclass
+class _Recorder:
+    """Stands in for a disk with one checkpoint: saves become part of a stage."""
+
+    first: tuple[dict, dict]
+    saved: list[tuple[int, dict, dict]] = field(default_factory=list)
+    records: list[tuple[int, Any]] = field(default_factory=list)
+
+    def load(self, step: int) -> tuple[dict, dict]:
+        params, state = self.first
+        return copied(params), copied(state)
+
+    def save(self, step: int, params: dict, state: dict) -> None:
+        self.saved.append((step, copied(params), copied(state)))
+
+    def stage(self, run: Program, inbox: Inbox | None) -> Stage:
+        self.saved, self.records = [], []
+        try:
+            plan, step, exchange = next(run) if inbox is None else run.send(inbox)
+        except StopIteration:
+            return Stage(self.saved, self.records, None)
+        # Copies, because the run may overwrite its own.
+        messages = {link: joined(message).clone() for link, message in exchange.messages.items()}
+        kept = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
+        return Stage(self.saved, self.records, (plan, step, kept))
+
+
+def remembered(
+    memory: dict[bytes, Stage],
+    host: Any,
+    settings: Any,
+    disk: PretendedDisk,
+    step: int,
+    record: Callable[[int, Any], None],
+) -> Program:
+    """`begin`, with what `memory` holds of earlier runs."""
+    params, state = disk.load(step)
+    name = b"%d %d " % (host.agents[0], step) + _bits(params) + _bits(state)
+    given: list[Inbox] = []
+    recorder, run = _Recorder((params, state)), None
+    stages = memory
+    while True:
+        stage = stages.get(name)
+        if stage is None:
+            if run is None:
+                run = begin(host, settings, recorder, step, lambda t, sums: recorder.records.append((t, sums)))
+                for inbox in [None, *given][: len(given)]:
+                    recorder.stage(run, inbox)
+            stage = stages[name] = recorder.stage(run, given[-1] if given else None)
+        elif run is not None:
+            recorder.stage(run, given[-1] if given else None)
+        for saved in stage.saved:
+            disk.save(*saved)
+        for t, sums in stage.records:
+            record(t, sums)
+        if stage.planned is None:
+            return
+        inbox = yield stage.planned
+        given.append(inbox)
+        stages, name = stage.later, b"".join(rows.numpy().tobytes() for rows in inbox.values())
+
+
+def _bits(parts: dict[str, Tensor]) -> bytes:
+    return b"".join(part.numpy().tobytes() for part in parts.values())

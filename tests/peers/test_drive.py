@@ -1,0 +1,80 @@
+"""The loop of a peer: what has arrived is read before a neighbour is given up for its silence."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gossamer.peers import process as peer
+from gossamer.peers.metrics import Records
+from gossamer.peers.refusals import Refusals
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return 0.0
+
+
+class Talker:
+    """A transport on which a message waits whenever it is looked at after `speaks`."""
+
+    bytes_in: dict[int, int] = {}
+    bytes_out: dict[int, int] = {}
+    dropped = 0
+
+    def __init__(self, clock: Clock, speaks: float) -> None:
+        self.clock, self.speaks = clock, speaks
+
+    @property
+    def refused(self) -> Counter[str]:
+        return Counter()
+
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
+        if self.clock.now >= self.speaks:
+            return [(1, memoryview(b"status"))]
+        self.clock.now += max(seconds, 0.01)
+        return []
+
+
+class Finished:
+    """A member that has finished, computes for two minutes and a half in its first turn, and hears of all later."""
+
+    all_done, waiting_for, waiting_since, wake_at, epoch, position = False, (1,), 0.0, 0.0, 1, (3, 0)
+    finished, refused, sent_bytes = True, Counter[str](), Counter[str]()
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.heard, self.turns = clock, 0.0, 0
+        self.place = type("Where", (), {"agent": 0, "neighbours": (1,)})()
+
+    def receive(self, sender: int, message: memoryview, now: float) -> None:
+        self.heard, self.all_done = now, True
+
+    def tick(self, now: float) -> None:
+        self.turns += 1
+        if self.turns == 1:
+            self.clock.now += 150.0
+        self.wake_at = self.clock.now + 1.0
+
+    def leaves(self, now: float) -> bool:
+        return self.all_done or now > self.heard + 120.0
+
+
+@pytest.mark.parametrize("speaks", [100.0, 1e9])
+def test_own_arithmetic_is_not_the_others_silence(
+    speaks: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(peer, "time", clock)
+    drive = lambda: peer._drive(  # noqa: E731
+        Finished(clock), Talker(clock, speaks), Records(tmp_path / "m"), Refusals(tmp_path / "r"), peer.Watch(), 0
+    )
+    if speaks < 150.0:
+        drive()  # the message that came meanwhile is read first
+    else:
+        with pytest.raises(peer.LeftEarly):
+            drive()

@@ -1,8 +1,0 @@
-"""Tells frames from statuses."""
-
-from gossamer.runtime.wire import FRAME
-
-
-def is_frame(message: bytes) -> bool:
-    """Whether a message that `encode` made is a frame."""
-    return message[1] == FRAME
