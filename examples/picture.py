@@ -11,7 +11,7 @@ from scipy.spatial import ConvexHull
 
 from gossamer import topology
 from gossamer.agents.links import factor
-from gossamer.assignment import nearest, shared_edges
+from gossamer.assignment import assign_to_nearest, shared_edges
 from gossamer.data import make_graph
 from gossamer.report.curves import save_figure
 
@@ -26,7 +26,7 @@ n, every = len(sensors), np.ones(len(sensors), dtype=bool)
 graph = make_graph("sensors", edges, sensors, np.zeros(n), train=every, validation=~every, test=~every)
 stations = np.array([(-1, 1), (1, 1), (1, -1), (-1, -1)])
 m = len(stations)
-owner = nearest(sensors, stations)
+owner = assign_to_nearest(sensors, stations)
 
 # What the agents make of it: links, mixing weights, and the rows that a propagation sends over the links.
 B = shared_edges(graph, owner, m)

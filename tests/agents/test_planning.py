@@ -57,7 +57,7 @@ def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | N
 
 
 def links_of(case: Case) -> np.ndarray:
-    return topology.needed(shared_edges(case.graph, case.owner, M))
+    return topology.needed_links(shared_edges(case.graph, case.owner, M))
 
 
 def assert_same(found: Share, expected: Share) -> None:
@@ -92,7 +92,7 @@ def assert_same(found: Share, expected: Share) -> None:
 def test_sites_plan_the_shares_that_a_cutter_cuts(how: dict[str, Any]) -> None:
     case = make_case(**how)
     links = links_of(case)
-    C = topology.metropolis(links)
+    C = topology.metropolis_weights(links)
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.gather for layer in case.network.layers]
@@ -112,7 +112,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
 def test_a_given_row_of_c_is_used_as_it_is() -> None:
     case = make_case()
     links = links_of(case)
-    C = topology.uniform(links)
+    C = topology.max_degree_weights(links)
     for k, (share, _) in enumerate(run_together([plan_site(s) for s in sites(case, "normalized", links, C)])):
         np.testing.assert_array_equal(share.combination, C[[k]])
 

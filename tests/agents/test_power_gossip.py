@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gossamer import topology
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 
 
 def matrices(delta: Tensor, seed: int = 0) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csgraph
 from threadpoolctl import threadpool_limits
 
-from gossamer.data import DATASETS, DataGraph, load
+from gossamer.data import DATASETS, DataGraph, Dataset, load
 from gossamer.data.fetch import SOURCES
 from gossamer.data.splits import split_by_class
 from gossamer.errors import GossamerError
@@ -130,3 +130,16 @@ def test_split_refuses_small_classes_and_too_little_rest() -> None:
         split_by_class(np.array([0, 0, 0, 1, 1]), per_class=2, num_validation=1, seed=0)
     with pytest.raises(GossamerError, match=r"2 labelled vertices are left.*expected more than 2"):
         split_by_class(np.array([0, 0, 1, 1]), per_class=1, num_validation=2, seed=0)
+
+
+def test_a_data_set_added_from_outside_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATASETS, "few", Dataset(lambda name, seed, progress: load("blocks:vertices=200,edges=600")))
+    assert load("few").num_vertices == 200
+    with pytest.raises(GossamerError, match="called 'few:300'"):
+        load("few:300")
+    monkeypatch.setitem(
+        DATASETS,
+        "few",
+        Dataset(lambda name, seed, progress: load(f"blocks:vertices={name[4:]},edges=900"), parameters=True),
+    )
+    assert load("few:300").num_vertices == 300

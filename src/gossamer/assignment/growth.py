@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+def grow_breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
     """a(i): every agent starts at a random vertex and all grow by one ring of neighbours at a time.
 
     A vertex that several agents reach in the same round goes to one of them at random. Components without a
@@ -34,7 +34,7 @@ def breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int6
         owner[frontier] = np.bincount(owner[owner >= 0], minlength=num_agents).argmin()
 
 
-def balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+def grow_balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
     """a(i) by breadth-first growth in turn: the agent with the fewest vertices takes the next one.
 
     An agent whose surroundings are taken goes on at a random free vertex, so that sizes differ by one at most.

@@ -8,18 +8,18 @@ from numpy.typing import ArrayLike, NDArray
 from gossamer.errors import GossamerError
 
 
-def uniform(num_vertices: int, num_agents: int, seed: int) -> NDArray[np.int64]:
+def assign_uniformly(num_vertices: int, num_agents: int, seed: int) -> NDArray[np.int64]:
     """a(i) drawn uniformly; almost every pair of agents then shares an edge (Sec. V-A)."""
     return np.random.default_rng(seed).integers(0, num_agents, num_vertices)
 
 
-def nearest(positions: ArrayLike, stations: ArrayLike) -> NDArray[np.int64]:
+def assign_to_nearest(positions: ArrayLike, stations: ArrayLike) -> NDArray[np.int64]:
     """a(i) = the station next to vertex i; positions [n, 2], stations [m, 2]."""
     offsets = np.asarray(positions)[:, None, :] - np.asarray(stations)[None, :, :]
     return np.asarray((offsets**2).sum(-1).argmin(1), dtype=np.int64)
 
 
-def ring_of_stations(positions: ArrayLike, num_agents: int) -> NDArray[np.float64]:
+def place_stations(positions: ArrayLike, num_agents: int) -> NDArray[np.float64]:
     """Stations equispaced on an ellipse through the area that the vertices cover (Sec. V-F)."""
     places = np.asarray(positions, dtype=np.float64)
     low, high = places.min(0), places.max(0)
@@ -27,7 +27,7 @@ def ring_of_stations(positions: ArrayLike, num_agents: int) -> NDArray[np.float6
     return np.asarray((low + high) / 2 + np.stack([np.cos(angle), np.sin(angle)], axis=1) * (high - low) / 4 * 1.5)
 
 
-def metis(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+def partition_with_metis(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
     """a(i) by METIS: few edges between agents, equal sizes. Needs the extra `metis`."""
     try:
         import pymetis
@@ -40,7 +40,7 @@ def metis(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
     return np.asarray(owner, dtype=np.int64)
 
 
-def given(array: ArrayLike, num_vertices: int, num_agents: int) -> NDArray[np.int64]:
+def check_assignment(array: ArrayLike, num_vertices: int, num_agents: int) -> NDArray[np.int64]:
     """Check a user's own a(i): one agent number from 0 to m - 1 for each vertex."""
     owner = np.asarray(array)
     if owner.shape != (num_vertices,) or not np.issubdtype(owner.dtype, np.integer):

@@ -19,7 +19,7 @@ CHUNKS = 64  # in a pass; the vertices of a chunk do not see each other move
 Ints = NDArray[np.int64]
 
 
-def streaming(adjacency: Any, num_agents: int, seed: int, passes: int = PASSES) -> Ints:
+def partition_stream(adjacency: Any, num_agents: int, seed: int, passes: int = PASSES) -> Ints:
     """a(i) with few edges between agents and parts of about equal size, none empty."""
     n, m = adjacency.shape[0], num_agents
     random = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from gossamer.report import bars, terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
 from gossamer.runs.settings import Settings
+from gossamer.topology import TOPOLOGIES
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -127,7 +128,7 @@ def _single(
     parameters: int | None,
 ) -> topologies.Topology:
     """One topology, for a matrix B or for data."""
-    if settings.topology != "admm":
+    if TOPOLOGIES[settings.topology].design is None:
         unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
         if unused:
             raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")

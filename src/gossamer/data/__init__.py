@@ -19,43 +19,54 @@ The code is organised as follows:
 
 import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.data.blocks import blocks, parse_blocks
-from gossamer.data.citation import citation, npz
-from gossamer.data.digits import digits
-from gossamer.data.fetch import SOURCES
+from gossamer.data.blocks import generate_blocks, parse_blocks
+from gossamer.data.citation import load_citation, read_npz
+from gossamer.data.digits import load_digits
+from gossamer.data.fetch import SOURCES, DownloadProgress
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.interop import from_networkx, from_pyg
-from gossamer.data.tables import tables
-from gossamer.data.traffic import TRAFFIC, traffic
+from gossamer.data.tables import read_tables
+from gossamer.data.traffic import TRAFFIC, load_traffic
 from gossamer.errors import GossamerError, shown
 
-__all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
-
-DATASETS = ("digits", *SOURCES, *TRAFFIC, "blocks")
+__all__ = ["DATASETS", "DataGraph", "Dataset", "from_networkx", "from_pyg", "load", "make_graph"]
 
 
-def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> DataGraph:
-    """A data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
+@dataclass(frozen=True)
+class Dataset:
+    """A data set that `load` knows by name."""
+
+    load: Callable[[str, int, DownloadProgress | None], DataGraph]  # of its name, a seed for the split, and progress
+    parameters: bool = False  # may follow the name, after a colon
+
+
+# A new data set is a line here.
+DATASETS: dict[str, Dataset] = {
+    "digits": Dataset(lambda name, seed, progress: load_digits(seed)),
+    **{name: Dataset(load_citation) for name in SOURCES},
+    **{name: Dataset(lambda name, seed, progress: load_traffic(name, progress)) for name in TRAFFIC},
+    "blocks": Dataset(lambda name, seed, progress: generate_blocks(parse_blocks(name), seed), parameters=True),
+}
+
+
+def load(dataset: str | Path, seed: int = 0, progress: DownloadProgress | None = None) -> DataGraph:
+    """Load a data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
 
     A generated graph's parameters follow its name: blocks:vertices=1000000,edges=10000000.
 
-    `seed` draws the training, validation and test vertices where the data brings no split of its own.
+    `seed` draws the training, validation and test vertices where the data has no split of its own.
     """
     path, name = Path(dataset), str(dataset)
-    if name == "digits":
-        return digits(seed)
-    if name in SOURCES:
-        return citation(name, seed, progress)
-    if name in TRAFFIC:
-        return traffic(name, progress)
-    if name.partition(":")[0] == "blocks":
-        return blocks(parse_blocks(name), seed)
+    kind, colon, _ = name.partition(":")
+    if kind in DATASETS and (not colon or DATASETS[kind].parameters):
+        return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return npz(path, seed)
+        return read_npz(path, seed)
     if path.is_dir():
-        return tables(path, seed)
+        return read_tables(path, seed)
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(

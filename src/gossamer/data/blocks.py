@@ -87,7 +87,7 @@ def checked(how: Blocks) -> Blocks:
     return how
 
 
-def blocks(how: Blocks, seed: int) -> DataGraph:
+def generate_blocks(how: Blocks, seed: int) -> DataGraph:
     """The graph of these parameters; `seed` draws the training and validation vertices, the others are for test."""
     random = np.random.default_rng([how.seed, *STREAM])
     n = how.vertices

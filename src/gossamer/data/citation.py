@@ -1,6 +1,5 @@
 """Citation and co-author graphs (Table I), and any user's graph in the same npz layout."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from gossamer.data.arrays import CSR, csr_matrix, open_arrays
-from gossamer.data.fetch import SOURCES, locate
+from gossamer.data.fetch import SOURCES, DownloadProgress, locate
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.splits import Masks, split_by_class
 from gossamer.errors import FileError, GossamerError, naming
@@ -18,7 +17,7 @@ NUM_VALIDATION = 500
 OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions")
 
 
-def citation(name: str, seed: int, progress: Callable[[int, int], None] | None = None) -> DataGraph:
+def load_citation(name: str, seed: int, progress: DownloadProgress | None = None) -> DataGraph:
     """CORA, CITESEER, PUBMED or Coauthor Physics, prepared as Table I counts them.
 
     The adjacency is symmetrised, self-loops and duplicates are dropped, the largest component is kept.
@@ -35,7 +34,7 @@ def citation(name: str, seed: int, progress: Callable[[int, int], None] | None =
     return graph
 
 
-def npz(path: Path, seed: int) -> DataGraph:
+def read_npz(path: Path, seed: int) -> DataGraph:
     """A user's graph from an npz file (docs/data.md has the layout)."""
     return _read(path, path.stem, seed, largest_component=False)
 

@@ -9,11 +9,11 @@ NEIGHBOURS = 8
 PER_CLASS = 10
 
 
-def digits(seed: int) -> DataGraph:
+def load_digits(seed: int) -> DataGraph:
     """1797 images of 8 x 8 pixels; an edge joins an image to each of its 8 nearest. One component, 9928 edges."""
-    from sklearn.datasets import load_digits  # here, because it takes a second that other data sets need not wait
+    from sklearn import datasets  # here, because it takes a second that other data sets need not wait
 
-    images, labels = load_digits(return_X_y=True)
+    images, labels = datasets.load_digits(return_X_y=True)
     number = np.arange(len(images))
     # Pixels are whole numbers, so squared distances are exact. Ties, of which 47 images have one at the 8th place, go
     # to the smaller i XOR j, which both ends of an edge see alike: the graph is the same on every machine.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gossamer.errors import GossamerError
 
-Progress = Callable[[int, int], None]  # bytes so far, bytes in all (0: unknown)
+DownloadProgress = Callable[[int, int], None]  # bytes so far, bytes in all (0: unknown)
 CHUNK = 1 << 16
 
 
@@ -48,13 +48,13 @@ SOURCES = {
 }
 
 
-def locate(name: str, progress: Progress | None = None) -> Path:
+def locate(name: str, progress: DownloadProgress | None = None) -> Path:
     """The path of a citation data set's file, downloaded into the cache if it is nowhere yet."""
     source = SOURCES[name]
     return find(name, source.path, source.url, source.blob, progress)
 
 
-def find(name: str, path: str, url: str | None, blob: str | None, progress: Progress | None = None) -> Path:
+def find(name: str, path: str, url: str | None, blob: str | None, progress: DownloadProgress | None = None) -> Path:
     """The file that a data set has at `path` below GOSSAMER_DATA or the cache, or else at `url`, if it is published."""
     there = stored(path)
     if there is not None:
@@ -81,7 +81,7 @@ def stored(path: str) -> Path | None:
     return next((place / path for place in (*places, _cache()) if (place / path).is_file()), None)
 
 
-def download(url: str, target: Path, blob: str | None, progress: Progress | None = None) -> None:
+def download(url: str, target: Path, blob: str | None, progress: DownloadProgress | None = None) -> None:
     """Fetch `url` into `target`, whole and verified or not at all.
 
     The bytes go to a `.part` file first, from which an interrupted download goes on; it is renamed once the git

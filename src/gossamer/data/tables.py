@@ -16,7 +16,7 @@ from gossamer.errors import GossamerError, naming, one_line, shown
 SPLITS = ("train", "validation", "test")
 
 
-def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
+def read_tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
     """Read a graph whose vertices are named freely (docs/data.md shows the tables).
 
     edges.csv     source,target[,weight]

@@ -5,7 +5,6 @@ are those that the publishers kept; the paper's thinning at 3.5 km is their work
 source's; here it is 6:2:2 in time order, and one z-score for all sensors, taken from the training readings alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.arrays import open_arrays
-from gossamer.data.fetch import find, stored
+from gossamer.data.fetch import DownloadProgress, find, stored
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.roads import embedding, haversine, projection, read_roads, shortest_paths
 from gossamer.errors import FileError, GossamerError, naming
@@ -26,7 +25,6 @@ THRESHOLD = 0.5  # weights below are dropped: d above 2.63 km
 FLOW = 0  # its channel
 DISTANCES = 6  # matrices [sensors, sensors] that are there at once
 
-Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
 
 
@@ -61,7 +59,7 @@ TRAFFIC = {
 }
 
 
-def traffic(name: str, progress: Progress | None = None) -> DataGraph:
+def load_traffic(name: str, progress: DownloadProgress | None = None) -> DataGraph:
     """One of TRAFFIC: features [n, T - 6, 6], targets [n, T - 6, 1], A_ij = exp(-d_ij^2 / 10) where that is >= 0.5.
 
     d_ij in kilometres: great circles where the sensors have coordinates, else shortest paths along the roads.

@@ -115,7 +115,7 @@ def sweep(
     **design_options: Any,
 ) -> Sweep:
     """Design C for each radius = 1 - gamma, each from where the last one ended."""
-    needed = topology.needed(topology.check_shared_edges(shared_edges))
+    needed = topology.needed_links(topology.check_shared_edges(shared_edges))
     points, warm = [], None
     for number, radius in enumerate(sorted(radii), 1):
         made = topology.design(shared_edges, 1.0 - radius, nonnegative=nonnegative, warm_start=warm, **design_options)
@@ -125,7 +125,7 @@ def sweep(
             Point(
                 radius,
                 found.sparsity,
-                found.num_added,
+                found.num_added_links,
                 made.objective,
                 made.lower_bound,
                 found.assumptions.spectral_radius,
@@ -140,5 +140,5 @@ def sweep(
         len(needed),
         points,
         float((~needed & ~np.eye(len(needed), dtype=bool)).mean()),
-        alone.spectral_radius if topology.components(needed) == 1 else None,
+        alone.spectral_radius if topology.count_components(needed) == 1 else None,
     )

@@ -46,12 +46,12 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
     m = certificate.num_agents
     angle = np.pi / 2 - 2 * np.pi * np.argsort(_around(certificate.links)) / m
     places = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    links, needed = certificate.links, certificate.needed
+    links, needed = certificate.links, certificate.needed_links
     weight = abs(certificate.combination)
     kinds = (
         (needed & ~links, MISSING, ":", np.full((m, m), 1.0), "needed, but missing"),
         (
-            certificate.added,
+            certificate.added_links,
             ADDED,
             (0, (4, 2)),
             0.6 + 2.4 * weight / max(weight[links].max(initial=0.0), 1e-300),
