@@ -18,10 +18,10 @@ from gossamer.data.rows import SHARE, read_matrix, read_rows
 from gossamer.data.site import read_site
 from gossamer.data.tables import read_tables
 from gossamer.errors import GossamerError
-from gossamer.experiments.topologies import read_shared_edges
 from gossamer.reading import read_text
 from gossamer.runs.deployment import assigned
 from gossamer.runs.settings import Settings
+from gossamer.runs.topologies import read_shared_edges
 
 SITE = {
     "edges": "source,target,weight\n10,20,1.5\n20,40,2\n",

@@ -10,12 +10,12 @@ from gossamer.commands.common import err, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, with_settings
 from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
-from gossamer.experiments import fig2, topologies
 from gossamer.report import bars, terminal
-from gossamer.runs import directory
+from gossamer.report.topology_files import save_sweep, save_topology
+from gossamer.runs import directory, topologies
 from gossamer.runs.documents import to_json
 from gossamer.runs.settings import Settings
-from gossamer.topology import TOPOLOGIES
+from gossamer.topology import TOPOLOGIES, Sweep, random_shared_edges, sweep_gaps
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -103,7 +103,7 @@ def topology(
         directory.check_new(out)
     settings = settings_from(data, options)
     given = {name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None}
-    made: topologies.Topology | fig2.Sweep
+    made: topologies.CertifiedTopology | Sweep
     if sweep:
         if parameters is not None:
             raise GossamerError("--sweep moves no model; it takes no --parameters")
@@ -111,10 +111,13 @@ def topology(
     else:
         made = _single(shared_edges, settings, options, given, parameters)
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
-    made.save(folder)
+    if isinstance(made, Sweep):
+        save_sweep(folder, made)
+    else:
+        save_topology(folder, made)
     if as_json:
         print(to_json(made.to_dict()))
-    elif isinstance(made, fig2.Sweep):
+    elif isinstance(made, Sweep):
         terminal.show_sweep(Console(), made, folder)
     else:
         terminal.show_certificate(Console(), made, folder)
@@ -126,7 +129,7 @@ def _single(
     options: dict[str, Any],
     given: dict[str, Any],
     parameters: int | None,
-) -> topologies.Topology:
+) -> topologies.CertifiedTopology:
     """One topology, for a matrix B or for data."""
     if TOPOLOGIES[settings.topology].design is None:
         unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
@@ -135,15 +138,15 @@ def _single(
     if shared_edges is not None:
         B = _matrix(shared_edges, options)
         with bars.design_bar(err) as progress:
-            return topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
+            return topologies.connect_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
     graph = load_data(settings)
     with bars.design_bar(err) as progress:
-        return topologies.of_data(graph, settings, parameters, progress, **given)
+        return topologies.connect_data(graph, settings, parameters, progress, **given)
 
 
 def _swept(
     data: str | None, shared_edges: Path | None, settings: Settings, options: dict[str, Any], given: dict[str, Any]
-) -> fig2.Sweep:
+) -> Sweep:
     """Designs for many gaps: for a matrix B, for data, or for a random A."""
     fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
     if fixed:
@@ -152,11 +155,11 @@ def _swept(
         B, name = _matrix(shared_edges, options), shared_edges.stem
     elif data is not None:
         graph = load_data(settings)
-        B, name = topologies.shared_edges_of(graph, settings), graph.name
+        B, name = topologies.count_shared_edges(graph, settings), graph.name
     else:
-        B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
+        B, name = random_shared_edges(options.get("agents", 20), settings.seed), "random"
     with bars.sweep_bar(err) as progress:
-        return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
+        return sweep_gaps(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
 def _matrix(path: Path, options: dict[str, Any]) -> Any:

@@ -5,7 +5,6 @@ The code is organised as follows:
     trials         many runs, one after the other or in worker processes
     reproduction   a figure's folder: claims, tables, pictures
     verdicts       verdicts that follow from claims
-    topologies     a topology on its own, designed or named
     fig2           sparsity against the spectral gap
     fig3           distributed against centralised
     fig4           fewer links

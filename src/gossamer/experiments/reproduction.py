@@ -1,10 +1,8 @@
 """What every reproduced figure shares: cached results, claims with their verdicts, files in one folder."""
 
-import csv
 import hashlib
-import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +80,3 @@ def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digest(key: Any, result: Any) -> str:
     return hashlib.blake2b(json.dumps([key, result], sort_keys=True).encode(), digest_size=32).hexdigest()
-
-
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows with the same columns."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    write_atomically(path, text.getvalue().encode())

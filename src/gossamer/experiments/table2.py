@@ -17,10 +17,11 @@ from scipy import sparse
 from gossamer.data import DataGraph, load
 from gossamer.data.traffic import present
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
 from gossamer.experiments.traffic import DISTRIBUTED, GRAPHLESS, MODELS, PLACES, least_squares, persistence, trial
 from gossamer.experiments.trials import interval, run_trials
 from gossamer.model import make_shift
+from gossamer.report.csv_tables import write_csv
 from gossamer.report.traffic import draw_table2
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.message_counts import count_messages, total_bytes

@@ -19,8 +19,9 @@ from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph, make_graph
 from gossamer.engines.simulation import run, start
 from gossamer.experiments import bounds
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
 from gossamer.model import Params
+from gossamer.report.csv_tables import write_csv
 from gossamer.report.theory import draw_theory
 from gossamer.runs.settings import make_settings
 from gossamer.runs.training import threads_for
@@ -154,7 +155,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
         for t in kept
     ]
     write_csv(out / "theory.csv", rows)
-    draw_theory(out, [{**found, **table} for found, table in zip(runs, tables, strict=True)], kept)
+    draw_theory(out, [found["eta"] for found in runs], tables, kept)
     return Outcome("theory", claims, ["theory.csv", "theory.png", "theory.pdf"])
 
 

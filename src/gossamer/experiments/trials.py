@@ -22,7 +22,8 @@ from scipy import special
 from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow
+from gossamer.report.csv_tables import write_csv
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.training import Hooks, Record, Run, go_on, short_record
 

@@ -8,6 +8,7 @@ The code is organised as follows:
     anderson      Anderson acceleration of Algorithm 2
     design        problem (29) solved to a matrix that can be deployed
     assumptions   (A1)-(A3), measured
+    sweep         designs for many gaps
     certificate   measurements of a topology, for people and for programs
     restriction   fewer links than the data graph needs
     checks        checks of links and of a design's input
@@ -38,10 +39,12 @@ from gossamer.topology.families import (
 )
 from gossamer.topology.fastest import Progress, fastest_mixing, fastest_weights
 from gossamer.topology.restriction import carried_edges, drop_links
+from gossamer.topology.sweep import RADII, Sweep, SweepPoint, random_shared_edges, sweep_gaps
 from gossamer.topology.weights import max_degree_weights, metropolis_weights
 
 __all__ = [
     "MIXING_WEIGHTS",
+    "RADII",
     "TOPOLOGIES",
     "Assumptions",
     "Certificate",
@@ -49,6 +52,8 @@ __all__ = [
     "Links",
     "Matrix",
     "Progress",
+    "Sweep",
+    "SweepPoint",
     "Topology",
     "carried_edges",
     "certify",
@@ -70,8 +75,10 @@ __all__ = [
     "metropolis_weights",
     "needed_links",
     "random_connected",
+    "random_shared_edges",
     "ring",
     "star",
+    "sweep_gaps",
     "torus",
 ]
 
