@@ -104,7 +104,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
     case = make_case()
     owner = np.minimum(np.arange(24) // 6, M - 1)  # a path, if edges between distant blocks are dropped
     near = abs(owner[case.graph.edges[:, 0]] - owner[case.graph.edges[:, 1]]) <= 1
-    case = replace(case, graph=case.graph.restricted_to(near), owner=owner)
+    case = replace(case, graph=case.graph.restrict_to(near), owner=owner)
     found = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
     assert [apart for _, apart in found] == [M - 1] * M
 
@@ -207,7 +207,7 @@ def test_counts_of_an_agent_far_away_must_be_the_same_by_every_way() -> None:
     """On a ring, agents 1 and 3 know of agent 2 by itself; agent 0 hears of it from both."""
     case, ring = make_case(), abs(np.subtract.outer(np.arange(M), np.arange(M))) % 2 == 1
     k, z = case.owner[case.graph.edges].T
-    planned = sites(replace(case, graph=case.graph.restricted_to((k == z) | ring[k, z])), "normalized", ring)
+    planned = sites(replace(case, graph=case.graph.restrict_to((k == z) | ring[k, z])), "normalized", ring)
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS + 1, put(4, 20)) for site in planned]
     with pytest.raises(GossamerError, match=r"agent . tells agent 0 that agent 2 has .*, where agent 1 says 20"):
         run_together(plans)

@@ -34,7 +34,7 @@ def test_adjacency_is_symmetric_and_weighted() -> None:
 
 def test_restricted_to_drops_edges_and_nothing_else() -> None:
     graph = path_graph()
-    less = graph.restricted_to(np.array([True, False, True]))
+    less = graph.restrict_to(np.array([True, False, True]))
     np.testing.assert_array_equal(less.edges, [[0, 1], [2, 3]])
     np.testing.assert_array_equal(less.weights, [1.0, 3.0])
     assert less.features is graph.features

@@ -1,20 +1,21 @@
 """Data graphs: the pipeline's first stage.
 
 The code is organised as follows:
-    graph      DataGraph and the checks on a user's arrays
+    graph      DataGraph, made from a user's arrays
+    checks     checks of a user's arrays
+    splits     random training, validation and test masks
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
-    traffic    PeMS loop detectors: flows of sensors on a road graph
+    traffic    PeMS loop detectors: traffic flows of sensors on a road graph
+    roads      distances and positions of sensors
     blocks     generated graphs of any size
-    arrays     the one reader of .npz and .npy files, which trusts none of them
-    tables     edges, features and labels as CSV
-    rows       the one reader of CSV files
-    roads      road graphs from distances between sensors
-    checks     checks of a user's arrays
-    site       what one site knows of a graph that no one has as a whole
     interop    NetworkX and PyTorch Geometric graphs
-    fetch      where files are found, or downloaded and verified
-    splits     masks drawn from a seed
+    tables     edges, features and labels as CSV
+    rows       the reader of CSV files and of matrices in text
+    arrays     the reader of .npz and .npy files, which trusts none of them
+    site       one site's part of a graph that nobody has as a whole
+    fetch      files of known data sets: found, or downloaded and verified
+Here stand the table of data sets by name, and `load`.
 """
 
 import difflib
@@ -32,11 +33,11 @@ from gossamer.data.tables import read_tables
 from gossamer.data.traffic import TRAFFIC, load_traffic
 from gossamer.errors import GossamerError, shown
 
-__all__ = ["DATASETS", "DataGraph", "Dataset", "from_networkx", "from_pyg", "load", "make_graph"]
+__all__ = ["DATASETS", "DataGraph", "NamedDataset", "from_networkx", "from_pyg", "load", "make_graph"]
 
 
 @dataclass(frozen=True)
-class Dataset:
+class NamedDataset:
     """A data set that `load` knows by name."""
 
     load: Callable[[str, int, DownloadProgress | None], DataGraph]  # of its name, a seed for the split, and progress
@@ -44,11 +45,11 @@ class Dataset:
 
 
 # A new data set is a line here.
-DATASETS: dict[str, Dataset] = {
-    "digits": Dataset(lambda name, seed, progress: load_digits(seed)),
-    **{name: Dataset(load_citation) for name in SOURCES},
-    **{name: Dataset(lambda name, seed, progress: load_traffic(name, progress)) for name in TRAFFIC},
-    "blocks": Dataset(lambda name, seed, progress: generate_blocks(parse_blocks(name), seed), parameters=True),
+DATASETS: dict[str, NamedDataset] = {
+    "digits": NamedDataset(lambda name, seed, progress: load_digits(seed)),
+    **{name: NamedDataset(load_citation) for name in SOURCES},
+    **{name: NamedDataset(lambda name, seed, progress: load_traffic(name, progress)) for name in TRAFFIC},
+    "blocks": NamedDataset(lambda name, seed, progress: generate_blocks(parse_blocks(name), seed), parameters=True),
 }
 
 

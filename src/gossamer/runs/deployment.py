@@ -15,7 +15,7 @@ from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
 from gossamer.data import DataGraph
-from gossamer.data.rows import named_rows, whole_number
+from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
 from gossamer.runs.capacity import check_agents, check_host
@@ -70,7 +70,7 @@ def make_deployment(
     links = certificate.links
     _check(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
-    kept = graph.restricted_to(carried)
+    kept = graph.restrict_to(carried)
     if shift is None:
         shift = make_shift(kept.adjacency, settings.shift_kind)
     else:
@@ -169,9 +169,9 @@ def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
     number = {name: i for i, name in enumerate(graph.names or map(str, range(graph.num_vertices)))}
     owner = np.full(graph.num_vertices, -1, dtype=np.int64)
     expected = f"rows vertex,agent with vertices of {graph.name} and agent numbers"
-    for line, (vertex, agent) in named_rows(path, ("vertex", "agent"), expected):
+    for line, (vertex, agent) in read_named_rows(path, ("vertex", "agent"), expected):
         try:
-            owner[number[vertex]] = whole_number(agent)
+            owner[number[vertex]] = parse_whole_number(agent)
         except (KeyError, ValueError) as error:
             found = shown(vertex) if isinstance(error, KeyError) else shown(agent)
             raise GossamerError(f"{path}, line {line}: expected {expected}; this does not fit: {found}") from None
@@ -203,7 +203,7 @@ def connect(
 
 def _links(choice: topology.Topology, shared: NDArray[Any], settings: Settings) -> topology.Links:
     """Links of a topology that is not designed, fewer if the settings keep a fraction of them."""
-    links = topology.check_links(choice.links(shared, settings.seed), len(shared))
+    links = topology.check_agent_graph(choice.links(shared, settings.seed), len(shared))
     return topology.drop_links(links, settings.keep_links, settings.seed)
 
 

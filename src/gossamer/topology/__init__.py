@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from gossamer.topology.assumptions import Assumptions, check_assumptions
 from gossamer.topology.certificate import Certificate, certify, certify_design
-from gossamer.topology.checks import check_links, check_shared_edges
+from gossamer.topology.checks import check_agent_graph, check_shared_edges
 from gossamer.topology.design import Design, design
 from gossamer.topology.families import (
     Links,
@@ -58,8 +58,8 @@ __all__ = [
     "carried_edges",
     "certify",
     "certify_design",
+    "check_agent_graph",
     "check_assumptions",
-    "check_links",
     "check_shared_edges",
     "complete",
     "count_components",

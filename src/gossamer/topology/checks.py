@@ -35,7 +35,7 @@ def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
     return B
 
 
-def check_links(links: NDArray[np.bool_], num_agents: int) -> NDArray[np.bool_]:
+def check_agent_graph(links: NDArray[np.bool_], num_agents: int) -> NDArray[np.bool_]:
     """Require an undirected agent graph: boolean [m, m], symmetric, no self-links."""
     if links.dtype != np.bool_ or links.shape != (num_agents, num_agents):
         raise GossamerError(
