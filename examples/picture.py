@@ -1,4 +1,4 @@
-"""Draws the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
+"""Draw the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
 
 import sys
 from pathlib import Path
@@ -51,7 +51,7 @@ def draw_agents(axes, places, size, fontsize):
 
 
 def draw_graph(axes, across):
-    """The agents' regions, the data edges, of which `across` is the look of those between agents, and the vertices."""
+    """Draw the agents' regions, the data edges (those between agents in the style `across`) and the vertices."""
     for k in range(m):
         hull = place[owner == k][ConvexHull(place[owner == k]).vertices]
         for width, colour in ((33, EDGE[k]), (30, FILL[k])):
@@ -69,7 +69,7 @@ def draw_arrow(axes, tail, head, style, shrink, **look):
 
 
 def draw_messages(axes, back):
-    """The messages that make the active vertex's output, or what its loss sends back."""
+    """Draw the messages that make the active vertex's output, or those of its gradient."""
     draw_graph(axes, {"colors": FAINT, "linewidths": 1.2})
     for v, here in zip(j[i == active], inside[i == active], strict=True):
         style = "<|-" if back else "-|>"

@@ -1,4 +1,4 @@
-"""Assignments a(i): who owns what, how the parts look, and the shared edge counts B."""
+"""Assignments a(i): owners, sizes and connectivity of the parts, and the shared edge counts B."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Generated graphs: what is asked for is drawn, from the seed alone, and the graph helps."""
+"""Generated graphs: they have their parameters, depend on the seed alone, and help a classifier."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""make_graph accepts what is right, names what is wrong; DataGraph's derived values."""
+"""make_graph accepts good arrays and names the fault of bad ones; derived values of DataGraph."""
 
 from dataclasses import fields, replace
 

@@ -38,7 +38,7 @@ def readings(seed: int = 0) -> Any:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Puts small files where GOSSAMER_DATA has the real ones; the cache is empty."""
+    """Put small files where GOSSAMER_DATA has the real ones; the cache is empty."""
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data" / "traffic").mkdir(parents=True)

@@ -31,7 +31,7 @@ def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outc
 
 
 def last(rows: list[dict[str, str]], column: str, **where: str) -> float:
-    """The mean over seeds of what a method ends with."""
+    """Mean over seeds of a method's final value."""
     ends = {row["seed"]: float(row[column]) for row in rows if all(row[k] == v for k, v in where.items())}
     assert len(ends) == 2
     return float(np.mean(list(ends.values())))

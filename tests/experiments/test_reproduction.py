@@ -1,4 +1,4 @@
-"""The paper's claims on quick settings, and a reproduction that goes on where it stopped."""
+"""The paper's claims on quick settings, and a reproduction that continues where it stopped."""
 
 import csv
 import json

@@ -101,7 +101,7 @@ def test_missing_readings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_tuned_step_sizes_lie_inside_their_grids() -> None:
-    """At an edge a better one might lie beyond."""
+    """Tuned values lie inside their grids: at an edge a better one might lie beyond."""
     assert set(TUNED) == set(TRAFFIC_MODELS)
     for model, how in TUNED.items():
         assert how["step_size"] in GRID[how["update"]][1:-1], model

@@ -1,4 +1,4 @@
-"""Theorem 2: what is measured of a run against the whole graph, the inequalities against the paper's sums."""
+"""Theorem 2: measurements of a run against the whole graph, the inequalities against the paper's sums."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +18,7 @@ from gossamer.experiments import bounds, theory
 
 
 def made(steps: int = 30, decay: float = 0.3) -> dict[str, Any]:
-    """A trajectory of made numbers; no run would have them."""
+    """A trajectory of artificial numbers."""
     random = np.random.default_rng(5)
     columns = ("apart", "slope", "stationarity", "loss", "inner", "projected", "secant", "recursion")
     table = {name: random.uniform(0.5, 1.5, steps + 1).tolist() for name in columns}

@@ -1,4 +1,4 @@
-"""Many runs at once: in order, each once, kept when they are done; a divergence is a result; nothing is left behind."""
+"""Many runs at once: in order, each once, cached when done; a divergence is a result; no process survives."""
 
 import os
 import signal
@@ -163,7 +163,7 @@ def test_the_search_takes_the_least_of_its_measure_and_never_a_divergence(
 
 
 def test_the_tuned_constants_lie_inside_their_grids() -> None:
-    """At an edge a better one might lie beyond."""
+    """Tuned values lie inside their grids: at an edge a better one might lie beyond."""
     for dataset, methods in setup.STEP_SIZES.items():
         assert set(methods) == set(setup.METHODS)
         assert set(methods.values()) <= set(setup.GRIDS[dataset][1:-1])

@@ -1,4 +1,4 @@
-"""Agent graphs of many kinds for the tests of Section IV, and what every deployable matrix must satisfy."""
+"""Agent graphs of many kinds for the tests of Section IV, and the requirements on a deployable matrix."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +47,12 @@ def price(links: Links) -> NDArray[np.float64]:
 
 
 def radius_of(C: NDArray[np.float64]) -> float:
-    """rho(C - 11^T/m) by a solver that knows nothing of symmetry."""
+    """rho(C - 11^T/m) by a solver that does not assume symmetry."""
     return float(abs(np.linalg.eigvals(C - 1 / len(C))).max())
 
 
 def assert_deployable(made: Design, links: Links, gap: float) -> None:
-    """(A1), (A2) with the gap asked for, (A3) on the certificate's links, and the floor on every needed link."""
+    """(A1), (A2) with the gap, (A3) on the certificate's links, and the floor on every needed link."""
     C, m = made.combination, len(links)
     np.testing.assert_array_equal(made.needed_links, links)
     np.testing.assert_array_equal(C, C.T)

@@ -1,4 +1,4 @@
-"""The certificate of a topology: its numbers by hand, and what goes to programs as JSON."""
+"""The certificate of a topology: its numbers by hand, and its JSON."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What makes a design deployable: floors on needed links, links added where a support is too small, warm starts."""
+"""Deployable designs: floors on needed links, links added where a support is too small, warm starts."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a design refuses, and that the message names the matter."""
+"""Input that a design refuses, with a message that names the fault."""
 
 from typing import Any
 

@@ -51,7 +51,7 @@ def test_two_solvers_agree_on_the_least_radius(nonnegative: bool) -> None:
 
 
 def laplacian_radius(links: np.ndarray) -> float:
-    """Where all links are alike the best weight is 2/(lambda_2 + lambda_m) of the Laplacian, for every link."""
+    """If all links are equivalent, the best weight is 2/(lambda_2 + lambda_m) of the Laplacian, for every link."""
     values = np.linalg.eigvalsh(np.diag(links.sum(1)) - links.astype(float))
     return float((values[-1] - values[1]) / (values[-1] + values[1]))
 

@@ -39,7 +39,7 @@ Solved = dict[tuple[str, str, float], tuple[float, AdmmState]]
 
 @pytest.fixture(scope="module")
 def solved() -> Solved:
-    """The optimum by the solver, and where Algorithm 2 comes to rest."""
+    """The optimum by the solver, and the last iterate of Algorithm 2."""
     found = {}
     for kind, problem, gap in CASES:
         links, (nonnegative, floored) = GRAPHS[kind](M), PROBLEMS[problem]

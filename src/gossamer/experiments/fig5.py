@@ -89,7 +89,7 @@ def _faster(found: FigureCurves) -> Claim:
 
 
 def _gain(slow: list[float], fast: list[float]) -> float:
-    """How many times fewer iterations to the lowest level that gd reaches; nothing if it is not reached."""
+    """Ratio of the iterations to the lowest level that gd reaches; 0 if the other rule does not reach it."""
     lowest = max((i for i, t in enumerate(slow) if np.isfinite(t)), default=0)
     return slow[lowest] / fast[lowest] if np.isfinite(fast[lowest]) else 0.0
 
