@@ -8,7 +8,7 @@ import numpy as np
 
 from gossamer.agents.consensus.compression import PLAIN, parse_compression
 from gossamer.data import load
-from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, points, stack, steps_of
+from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
 from gossamer.runs.deployment import network_of
 from gossamer.runs.settings import make_settings
@@ -77,7 +77,7 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
             }
             told[dataset][name] = row
             print(
-                f"{name:19s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
+                f"{name:19s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                 f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {wire:12,.0f}  "
                 f"{row['fewer with headers']:7.1f}  {row['bytes']:11.3g}"
             )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.experiments.setup import CENTRALISED, STEP_SIZES
-from gossamer.experiments.trials import Curve, FigureCurves, Trial, TrialPlan, points, stack, steps_of
+from gossamer.experiments.trials import Curve, FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from sending.runs import WITHIN, compared, verdict
 
 LENGTHS = {0.003: 300, 0.01: 150, 0.03: 100}  # adam's step sizes, and how many steps
@@ -61,7 +61,7 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
                     row = _row(methods[name], whole, level)
                     told[dataset][f"{name}, to adam's {size:g}" if name == DESCENT else name] = row
                     print(
-                        f"{name:23s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
+                        f"{name:23s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                         f"{_counted(row['steps']):>13s}  {_counted(row['times'], 2):>15s}  {row['disagreement']:12.2e}"
                     )
             judge(told[dataset][_named(TRACKED, size)], steps_until(methods[DESCENT], level))
