@@ -166,7 +166,7 @@ def parts(step: Step, rounds: int) -> dict[str, float]:
         "dropout": draw,
         "forward and backward, with dropout": lambda: run(loss_gradient(host)),
         "update": lambda: host.training.rule.update(gradient, host.state, host.params, step_size(host) * 1e-9, 1),
-        "consensus": lambda: run(host.mixing(gradient, host.params, {}, 0, 0)),
+        "consensus": lambda: run(host.consensus(gradient, host.params, {}, 0, 0)),
     }
     return {name: statistics.median(timed(piece) for _ in range(rounds)) for name, piece in pieces.items()}
 

@@ -51,7 +51,7 @@ def work_of(host: Host) -> list[float]:
     # Forwards, for the weights' gradient and, but for the first layer, for the inputs'.
     weighted = sum((3 if index else 2) * inputs[index] * layer.outputs for index, layer in enumerate(layers))
     weights = sum(part.numel() for part in host.params.values())
-    inside = host.mixing.inside
+    inside = host.consensus.inside
     links = len(inside.values) if isinstance(inside, Operator) else inside.numel()
     return [1.0, propagated, weighted, sum(inputs), weights, weights * links / len(host.agents)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.agents.consensus.compression import PLAIN, parse_compression
+from gossamer.agents.consensus import parse_method
 from gossamer.data import load
 from gossamer.experiments.trials import Found, Plan, Trial, points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
@@ -51,7 +51,7 @@ def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
 def _as_rare_as(dataset: str, compression: str) -> int:
     """Every how many steps plain consensus costs what a compressed one does at every step."""
     shapes = network_of(load(dataset), make_settings({"dataset": dataset})).shapes()
-    return round(PLAIN.payload(shapes, 4) / parse_compression(compression).payload(shapes, 4))
+    return round(parse_method("none").payload(shapes, 4) / parse_method(compression).payload(shapes, 4))
 
 
 def table(found: Found) -> dict[str, dict[str, Any]]:

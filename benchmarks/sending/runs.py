@@ -47,7 +47,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
         state = trained(start(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
-        headers = START * told * (2 if settings.compression.kind == "power" else 1)
+        headers = START * told * settings.consensus_method.exchanges
         consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
@@ -58,7 +58,9 @@ def measured(folder: Path, trial: Trial) -> Curve:
         }
 
     # What a compression means may change while its name stays.
-    return Cache(folder).get(settings.model_dump(mode="json") | {"compression": repr(settings.compression)}, compute)
+    return Cache(folder).get(
+        settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}, compute
+    )
 
 
 def mean_of(curves: list[Curve], what: str) -> float:

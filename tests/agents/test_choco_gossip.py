@@ -59,9 +59,9 @@ def test_random_places_are_the_right_share_other_ones_each_time_and_the_same_for
     gossip = Gossip("choco:randk=0.3", RING, psi)
     seen: list[Tensor] = []
     for _ in range(4):
-        before = gossip.memory["copy.powers"].clone()
+        before = gossip.state["copy.powers"].clone()
         gossip(psi)
-        copy = gossip.memory["copy.powers"]
+        copy = gossip.state["copy.powers"]
         told = copy != before
         assert torch.equal(copy[told], psi["powers"][told])
         assert (told == told[0]).all() or len(seen) > 0  # later, a place may be told what it was told before
@@ -70,10 +70,10 @@ def test_random_places_are_the_right_share_other_ones_each_time_and_the_same_for
     assert not torch.equal(seen[0], seen[1])
     again = Gossip("choco:randk=0.3", RING, psi)
     again(psi)
-    assert torch.equal(again.memory["copy.powers"][0] != 0, seen[0])
+    assert torch.equal(again.state["copy.powers"][0] != 0, seen[0])
     other = Gossip("choco:randk=0.3", RING, psi, seed=1)
     other(psi)
-    assert not torch.equal(other.memory["copy.powers"][0] != 0, seen[0])
+    assert not torch.equal(other.state["copy.powers"][0] != 0, seen[0])
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.4])

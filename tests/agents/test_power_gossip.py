@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import M, make_case
-from agents.gossip import Gossip, difference, disagreement, drawn, link, plainly
+from agents.gossip import Gossip, combine, difference, disagreement, drawn, link
 from torch import Tensor
 
 from gossamer import topology
+from gossamer.agents.consensus.power_gossip import PowerGossip
 
 RING = topology.metropolis(topology.ring(5))
 
@@ -35,7 +36,7 @@ def test_arrays_that_go_whole_are_mixed_plainly(compress: str, whole: list[str])
     psi = drawn(5)
     gossip = Gossip(compress, RING, psi)
     for _ in range(3):
-        expected, psi = plainly(RING, psi), gossip(psi)
+        expected, psi = combine(RING, psi), gossip(psi)
         for name, part in psi.items():
             assert ((part - expected[name]).abs().max() < 1e-12) == (name in whole)
 
@@ -48,7 +49,7 @@ def test_differences_of_no_more_than_the_rank_are_mixed_plainly(rank: int) -> No
     psi = {"weight": common + torch.einsum("kr,ir,rj->kij", torch.randn(5, 2, generator=random).double(), left, right)}
     gossip = Gossip(f"power:{rank}", RING, psi)
     for _ in range(6):
-        expected, psi = plainly(RING, psi), gossip(psi)
+        expected, psi = combine(RING, psi), gossip(psi)
         close(psi, expected)
 
 
@@ -58,8 +59,8 @@ def test_a_round_takes_a_projection_of_the_difference(weight: float, rank: int) 
     """Delta <- (I - 2 w P^ P^^T) Delta with P^ from the power iteration, for rounds on end."""
     psi = matrices(with_values(8, 4, 2, 1, 0.5))
     gossip = Gossip(f"power:{rank}", link(weight), psi)
-    q = gossip.memory["start.weight"][0, 0].T.clone()
-    assert torch.equal(gossip.memory["start.weight"][1, 0].T, q)
+    q = gossip.state["start.weight"][0, 0].T.clone()
+    assert torch.equal(gossip.state["start.weight"][1, 0].T, q)
     for _ in range(5):
         delta = difference(psi)
         basis, _ = np.linalg.qr((delta @ q).numpy())
@@ -139,7 +140,7 @@ def test_rounding_does_not_decide_where_a_link_without_a_difference_goes_on() ->
         psi["weight"] += same
         gossip = Gossip("power:2", link(0.3), psi)
         gossip(psi)
-        starts.append(gossip.memory["start.weight"])
+        starts.append(gossip.state["start.weight"])
     assert torch.equal(starts[0], starts[1])
     assert torch.equal(starts[0], starts[2])
 
@@ -160,7 +161,8 @@ def test_all_hosts_keep_room_for_as_many_links_as_any_agent_has() -> None:
 
 def test_both_ends_see_the_same_zeros() -> None:
     """A difference of 0 has no sign, which some LAPACKs' qr would follow."""
-    mixing = Gossip("power:2", RING, drawn(5)).mixing
-    own = torch.full((*mixing.ends.weight.shape, 6), 1.5, dtype=torch.float64)
-    across = mixing._across(own, own.clone())
+    consensus = Gossip("power:2", RING, drawn(5)).consensus
+    assert isinstance(consensus, PowerGossip)
+    own = torch.full((*consensus.slots.weight.shape, 6), 1.5, dtype=torch.float64)
+    across = consensus._across(own, own.clone())
     assert not torch.signbit(across).any()

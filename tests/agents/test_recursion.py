@@ -72,10 +72,10 @@ def test_the_mean_of_the_weights_is_kept_by_every_consensus(compress: str) -> No
     """Whatever is left out, and whatever the agents do between two rounds."""
     case = make_case(kind="chebyshev", order=2, bias=True, shift="scaled-laplacian")
     host = case.host(compress=compress)
-    memory, random = host.mixing.init(host.params), torch.Generator().manual_seed(0)
+    memory, random = host.consensus.init(host.params), torch.Generator().manual_seed(0)
     psi = {name: torch.randn(w.shape, generator=random, dtype=w.dtype) for name, w in host.params.items()}
     for step in range(12):
-        mixed = run(host.mixing(psi, {name: torch.empty_like(part) for name, part in psi.items()}, memory, 0, step))
+        mixed = run(host.consensus(psi, {name: torch.empty_like(part) for name, part in psi.items()}, memory, 0, step))
         for name, part in mixed.items():
             torch.testing.assert_close(part.mean(0), psi[name].mean(0), rtol=1e-12, atol=1e-13)
             assert (part - psi[name]).abs().max() > 1e-3

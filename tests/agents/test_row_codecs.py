@@ -11,7 +11,7 @@ from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 from gossamer.agents import training_step
 from gossamer.agents.exchange import joined
 from gossamer.agents.measures import evaluate
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.quantisation import Quantiser
 from gossamer.engines.simulation import run, run_together
 
 OPTIONS = [
@@ -65,7 +65,7 @@ def test_sixteen_bits_are_nearer_than_eight() -> None:
 def test_rows_travel_as_bytes_and_weights_as_they_are() -> None:
     case = make_case(n=40)
     hosts = [case.host([k], boundary_bits=8) for k in range(M)]
-    length = {layer.outputs: Rounding(8).length(layer.outputs) for layer in case.network.layers}
+    length = {layer.outputs: Quantiser(8).length(layer.outputs) for layer in case.network.layers}
     seen = set()
 
     def note(outbox) -> None:

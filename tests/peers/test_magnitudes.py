@@ -15,7 +15,7 @@ from peers.problems import M, Problem, problem
 from peers.schedules import check
 
 from gossamer.agents import Outbox, Phase
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.quantisation import Quantiser
 from gossamer.data import make_graph
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.checkpoints import Disk
@@ -109,7 +109,7 @@ def test_an_agent_does_not_send_what_others_refuse() -> None:
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
 def test_codes_are_measured_by_their_scales(bits: int) -> None:
-    rounding = Rounding(bits)
+    rounding = Quantiser(bits)
     rows = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)) * 1e5
     largest = rounding.largest(rounding.encode(rows))
     assert rows.abs().max() <= largest < 1.3 * rows.abs().max()

@@ -14,6 +14,7 @@ from oracles.whole_graph import gradients, outputs
 import gossamer
 from gossamer import topology
 from gossamer.agents import training_step
+from gossamer.agents.consensus import HostedCombination
 from gossamer.agents.consensus.plain import make_mixing
 from gossamer.api import resume, train
 from gossamer.engines.simulation import run, run_together, start
@@ -106,7 +107,7 @@ def test_the_references_are_one_agent_with_and_without_the_graph() -> None:
 def test_many_agents_mix_by_the_sparse_product() -> None:
     m = 50
     C = topology.metropolis(topology.ring(m))
-    mixing = make_mixing(C, range(m), torch.float64)
+    mixing = make_mixing(HostedCombination(C, range(m)), torch.float64)
     assert not isinstance(mixing.inside, torch.Tensor)
     psi = {"w": torch.randn(m, 3, 2, dtype=torch.float64)}
     mixed = run(mixing(psi, {"w": torch.empty(m, 3, 2, dtype=torch.float64)}, {}, 0, 0))

@@ -15,8 +15,9 @@ The code is organised as follows:
     links            the fewest message rows of a link, D_kz = R_kz S_kz
     exchange         outbox and inbox: what crosses the border to an engine
     consensus        w_k = sum_z C_kz psi_z, plain and compressed
-    quantisation     numbers in few bits
+    quantisation     numbers in few bits, rounded to the nearest or stochastically
     row_codecs       what happens to boundary rows on their way
+    coded_rows       boundary rows on their way through a row codec
     rules            update rules: gd, momentum, adam
     counter_rng      counter-based random numbers: dropout, initial weights
     dropout          entries of a layer's input zeroed, differentiable

@@ -3,24 +3,21 @@
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.consensus.choco_gossip import Choco
-from gossamer.agents.consensus.compression import PLAIN, Compression
-from gossamer.agents.consensus.neighbour_slots import make_ends
-from gossamer.agents.consensus.plain import Consensus, make_mixing
-from gossamer.agents.consensus.power_gossip import Power
+from gossamer.agents.coded_rows import Coding
+from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
+from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.counter_rng import initial_normal
 from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
-from gossamer.agents.row_codecs import Coding, RowCodec
+from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.rules import State, UpdateRule
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
@@ -46,7 +43,7 @@ class Training:
     batch: int = 0  # time steps in a mini-batch; 0: all
     seed: int = 0
     track: bool = False  # update by estimates of the whole gradient instead of each agent's own
-    compression: Compression = PLAIN
+    consensus: ConsensusMethod = field(default_factory=PlainMethod)
     row_codec: RowCodec | None = None  # of the rows between agents; None: as they are
 
 
@@ -61,7 +58,7 @@ class Host:
     full_pass: Pass
     num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
     chunk: int  # time steps that go through the network at once
-    mixing: Consensus
+    consensus: Consensus
     params: Params
     state: State
     step: int = 0
@@ -111,7 +108,8 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         None,
         coding if protected else None,
     )
-    mixing = make_consensus(share, training, dtype, network.shapes().values())
+    C = HostedCombination(share.combination, share.agents, share.hosting, share.slots)
+    consensus = training.consensus.make(C, network.shapes(), dtype, training.seed)
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
@@ -122,35 +120,17 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
-        mixing=mixing,
+        consensus=consensus,
         params=params,
-        state=training.rule.init(params) | _consensus_state(mixing, params, training.track),
+        state=training.rule.init(params) | _consensus_state(consensus, params, training.track),
     )
 
 
-def make_consensus(
-    share: Share, training: Training, dtype: torch.dtype, shapes: Iterable[tuple[int, ...]]
-) -> Consensus:
-    """How the hosted agents mix, by the way in which they compress."""
-    how = training.compression
-    if how.kind == "power":
-        ends = make_ends(share.combination, share.agents, dtype, share.hosting, share.slots)
-        return Power(ends, how, share.num_agents, training.seed)
-    largest = max(map(math.prod, shapes))
-    if how.topk and dtype == torch.float32 and largest > 2**24:
-        raise GossamerError(
-            f"choco:topk names places in float32, which is exact up to {2**24} numbers, and an array has {largest}; "
-            "take --dtype float64, or power"
-        )
-    mixing = make_mixing(share.combination, share.agents, dtype, share.hosting)
-    return Choco(mixing, how, training.seed) if how.kind == "choco" else mixing
-
-
-def _consensus_state(mixing: Consensus, params: Params, track: bool) -> State:
-    state = {f"{WEIGHTS}{name}": part for name, part in mixing.init(params).items()}
+def _consensus_state(consensus: Consensus, params: Params, track: bool) -> State:
+    state = {f"{WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
-        state |= {f"{MIXED_TRACKER}{name}": part for name, part in mixing.init(params).items()}
+        state |= {f"{MIXED_TRACKER}{name}": part for name, part in consensus.init(params).items()}
     return state
 
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.coded_rows import Coding
 from gossamer.agents.counter_rng import column_entropy, row_entropy
 from gossamer.agents.dropout import Drop
 from gossamer.agents.inputs import LayerInput
 from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
-from gossamer.agents.row_codecs import Coding
 from gossamer.agents.share import Share
 from gossamer.model import Layer, Network
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse

@@ -13,11 +13,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.coded_rows import CodedRows, Coding, make_sides
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.layout import Layout, factored, positions
 from gossamer.agents.links import Factored, Ints, Link
 from gossamer.agents.propagation import Halo, Key, PlainRows, Propagation, RowExchange, through
-from gossamer.agents.row_codecs import CodedRows, Coding, make_sides
 from gossamer.generators import drive
 from gossamer.model.gather import Gather, Rows
 from gossamer.model.layers import Edges, Outputs

@@ -40,13 +40,13 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     mix = bool(how.consensus_every) and (t + 1) % how.consensus_every == 0
     if how.track:
         gradient = yield from _tracked(host, gradient, mix)
-    params, index = host.params, host.mixing.rounds if how.track else 0
+    params, index = host.params, host.consensus.exchanges if how.track else 0
     if mix and how.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
         room = {name: torch.empty_like(w) for name, w in params.items()}
-        params = yield from host.mixing(params, room, memory(host.state, WEIGHTS), index, t)
+        params = yield from host.consensus(params, room, memory(host.state, WEIGHTS), index, t)
     psi = how.rule.update(gradient, host.state, params, step_size(host), t)
     if mix and not how.mix_first:
-        psi = yield from host.mixing(psi, params, memory(host.state, WEIGHTS), index, t)
+        psi = yield from host.consensus(psi, params, memory(host.state, WEIGHTS), index, t)
     return replace(host, params=psi, step=t + 1), loss
 
 
@@ -61,7 +61,7 @@ def _tracked(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox
         state[f"{GRADIENT}{name}"].copy_(g)
     if mix:
         estimates = {name: state[f"{TRACKER}{name}"] for name in gradient}
-        mixed = yield from host.mixing(estimates, gradient, memory(state, MIXED_TRACKER), 0, host.step)
+        mixed = yield from host.consensus(estimates, gradient, memory(state, MIXED_TRACKER), 0, host.step)
         for name, estimate in estimates.items():
             estimate.copy_(mixed[name])
     return {name: torch.mul(state[f"{TRACKER}{name}"], host.num_agents, out=g) for name, g in gradient.items()}

@@ -174,5 +174,5 @@ def _largest(shard: SiteShard) -> int:
     border = max((len(site.beyond(z)) for z in site.neighbours), default=0)
     rows = border * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     told = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
-    compressed = shard.settings.compression.payload(network.shapes(), 8)  # the places of many topk take more than all
+    compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, told))

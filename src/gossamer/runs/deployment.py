@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents.consensus.compression import PLAIN
+from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
@@ -116,7 +116,7 @@ def training_of(settings: Settings) -> Training:
         seed=settings.seed,
         track=settings.tracks,
         row_codec=settings.row_codec,
-        compression=settings.compression if settings.agents > 1 else PLAIN,
+        consensus=settings.consensus_method if settings.agents > 1 else PlainMethod(),
     )
 
 

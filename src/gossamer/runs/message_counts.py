@@ -50,8 +50,8 @@ def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[n
             {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
         )
     k, z = np.nonzero(deployment.combination)
-    # Each neighbour hears something else, or every host the same once.
-    whom = z if settings.compression.kind == "power" else hosting[z]
+    # Every host receives the same once, or each neighbour something else.
+    whom = hosting[z] if settings.consensus_method.broadcasts else z
     told = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
     return {
         "forward": sum(moved.values()),
@@ -161,4 +161,4 @@ def _vectors(settings: Settings) -> int:
 
 def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
     """Of one such vector, as it is sent."""
-    return settings.compression.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)
+    return settings.consensus_method.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)

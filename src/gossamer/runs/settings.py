@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gossamer.agents.consensus.compression import Compression, parse_compression
+from gossamer.agents.consensus import ConsensusMethod, parse_method
 from gossamer.agents.row_codecs import ROW_CODECS, RowCodec
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.data import DATASETS
@@ -41,7 +41,7 @@ def _one_line(value: str) -> str:
 
 def _compression(value: str) -> str:
     try:
-        parse_compression(value)
+        parse_method(value)
     except GossamerError as error:
         raise ValueError(str(error)) from None
     return value
@@ -152,13 +152,13 @@ class Settings(BaseModel):
         return torch.float64 if self.dtype == "float64" else torch.float32
 
     @property
-    def compression(self) -> Compression:
-        return parse_compression(self.compress)
+    def consensus_method(self) -> ConsensusMethod:
+        return parse_method(self.compress)
 
     @property
     def row_codec(self) -> RowCodec | None:
         """What happens to boundary rows on their way; None: nothing."""
-        return ROW_CODECS[self.boundary_bits]
+        return ROW_CODECS[f"quantised-{self.boundary_bits}"] if self.boundary_bits else None
 
     @property
     def tracks(self) -> bool:

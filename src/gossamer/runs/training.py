@@ -188,10 +188,10 @@ def disagreement_of(state: Run) -> float:
 
 def _check_loss(loss: float, state: Run) -> None:
     if not math.isfinite(loss):
-        mixing = " or a smaller gamma in --compress" if state.settings.compression.kind == "choco" else ""
+        remedy = state.settings.consensus_method.advice.diverged
         raise GossamerError(
             f"the training loss is {loss} at step {state.host.step}: the run has diverged; try a smaller --step-size"
-            f"{mixing}"
+            f"{f' or {remedy}' if remedy else ''}"
         )
 
 

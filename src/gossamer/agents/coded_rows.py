@@ -1,14 +1,12 @@
-"""Row codecs: what happens to boundary (halo) rows on their way from one agent to another (docs/communication.md).
+"""Boundary (halo) rows on their way through a row codec, for pairs of agents (docs/communication.md).
 
-A codec is a value. `Quantised` rounds rows stochastically to 16 or 8 bits, up or down so that the mean is the row. The
-random numbers of a codec are counter-based: a hash of seed, step, exchange, link, row and column, the same wherever it
-is computed. Rows are those of pairs of agents also where both are on one host, so that every hosting of the agents
-sends the same numbers.
+Rows go through the codec also where both agents are on one host, so that every hosting of the agents sends the same
+numbers. The random numbers of a codec are counter-based: a hash of seed, step, exchange, link, row and column, the same
+wherever it is computed.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,62 +16,7 @@ from gossamer.agents.counter_rng import column_entropy, row_entropy, uniform
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Factored, Ints, Link, places
 from gossamer.agents.propagation import Collect, Key
-from gossamer.agents.quantisation import Rounding
-
-
-class RowCodec(Protocol):
-    """A way to send rows [rows(, time), width] between agents."""
-
-    @property
-    def protects(self) -> bool:
-        """Evaluation and prediction go through the codec too, because what it keeps back must not leak there."""
-        ...
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """Of the messages; None: that of the rows."""
-        ...
-
-    def row_bytes(self, width: int, itemsize: int) -> int:
-        """Bytes that a row of so many numbers takes on its way."""
-        ...
-
-    def encode(self, rows: Tensor, uniform: Callable[[], Tensor]) -> Tensor:
-        """What is sent [rows(, time), length]; `uniform` draws numbers in [0, 1), shaped as the rows."""
-        ...
-
-    def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-        """The rows that arrive."""
-        ...
-
-    def largest(self, codes: Tensor) -> float:
-        """A bound on the magnitude of the numbers that a message stands for."""
-        ...
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """Stochastic quantisation, unbiased; while training only, for evaluation has nothing to gain by it."""
-
-    rounding: Rounding
-
-    protects = False
-    dtype = torch.uint8
-
-    def row_bytes(self, width: int, itemsize: int) -> int:
-        return self.rounding.length(width)
-
-    def encode(self, rows: Tensor, uniform: Callable[[], Tensor]) -> Tensor:
-        return self.rounding.encode(rows, uniform())
-
-    def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-        return self.rounding.decode(codes, width, dtype)
-
-    def largest(self, codes: Tensor) -> float:
-        return self.rounding.largest(codes)
-
-
-ROW_CODECS: dict[int, RowCodec | None] = {0: None, 16: Quantised(Rounding(16)), 8: Quantised(Rounding(8))}  # by bits
+from gossamer.agents.row_codecs import RowCodec
 
 
 @dataclass(frozen=True)
