@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from peers.peers import deployed, kept
+from peers.harness import deployed, kept
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_secret, write_shards
