@@ -19,7 +19,7 @@ from gossamer.agents.consensus.codecs import CONSENSUS_CODECS, CodecKind, parse_
 from gossamer.agents.consensus.codecs.codec import MatrixShape
 from gossamer.agents.consensus.plain import Mixing, make_mixing
 from gossamer.agents.exchange import joined
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
 from gossamer.model import Params
@@ -87,11 +87,11 @@ class Lazy:
 
     exchanges = 1
 
-    def init(self, like: Params) -> State:
+    def init(self, like: Params) -> StateDict:
         return {}
 
     def __call__(
-        self, psi: Params, into: Params, state: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         mixed = yield from self.mixing(psi, into, state, index, step)
         return {name: part.mul_(self.rate).add_(psi[name], alpha=1 - self.rate) for name, part in mixed.items()}

@@ -18,7 +18,7 @@ The code is organised as follows:
     quantisation     numbers in few bits, rounded to the nearest or stochastically
     row_codecs       what happens to boundary rows on their way
     coded_rows       boundary rows on their way through a row codec
-    rules            update rules: gd, momentum, adam
+    rules            update rules: gd, momentum, adam, and optimisers of torch.optim
     counter_rng      counter-based random numbers: dropout, initial weights
     dropout          entries of a layer's input zeroed, differentiable
     measures         scores, disagreement, stationarity
@@ -27,13 +27,13 @@ The code is organised as follows:
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.host import Host, Training, make_host
 from gossamer.agents.links import Link, factor
-from gossamer.agents.rules import RULES, make_rule
+from gossamer.agents.rules import UPDATE_RULES, make_rule
 from gossamer.agents.share import MASKS
 from gossamer.agents.step import backward, forward, loss_gradient, training_step
 
 __all__ = [
     "MASKS",
-    "RULES",
+    "UPDATE_RULES",
     "Host",
     "Inbox",
     "Link",

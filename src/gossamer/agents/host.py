@@ -18,7 +18,7 @@ from gossamer.agents.counter_rng import initial_normal
 from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
 from gossamer.agents.row_codecs import RowCodec
-from gossamer.agents.rules import State, UpdateRule
+from gossamer.agents.rules import StateDict, UpdateRule
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
@@ -60,7 +60,7 @@ class Host:
     chunk: int  # time steps that go through the network at once
     consensus: Consensus
     params: Params
-    state: State
+    state: StateDict
     step: int = 0
 
     def with_params(self, params: Params) -> "Host":
@@ -126,7 +126,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
     )
 
 
-def _consensus_state(consensus: Consensus, params: Params, track: bool) -> State:
+def _consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
     state = {f"{WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
@@ -134,7 +134,7 @@ def _consensus_state(consensus: Consensus, params: Params, track: bool) -> State
     return state
 
 
-def memory(state: State, prefix: str) -> State:
+def memory(state: StateDict, prefix: str) -> StateDict:
     """The part of a host's state whose names have this prefix, by the rest of the name; the tensors are the same."""
     return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 

@@ -35,7 +35,7 @@ from gossamer.agents.consensus.method import (
 from gossamer.agents.consensus.plain import Mixing, make_mixing
 from gossamer.agents.counter_rng import key
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.model import Params
 
 
@@ -73,12 +73,12 @@ class ChocoGossip:
 
     exchanges = 1
 
-    def init(self, like: Params) -> State:
+    def init(self, like: Params) -> StateDict:
         """The own copies, and `heard`: the sums of the neighbours' copies."""
         return {f"{kind}.{name}": torch.zeros_like(part) for kind in ("copy", "heard") for name, part in like.items()}
 
     def __call__(
-        self, psi: Params, into: Params, state: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         shapes = [matrix_shape(part.shape[1:]) for part in psi.values()]
         keys = [key(self.seed, step, index, number) for number in range(len(psi))]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.links import Ints
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.model import Params
 
 Shape = tuple[int, ...]  # of one agent's array
@@ -48,12 +48,12 @@ class Consensus(Protocol):
         """Exchanges of one call, at most."""
         ...
 
-    def init(self, like: Params) -> State:
-        """State before the first call, stacked over the hosted agents."""
+    def init(self, like: Params) -> StateDict:
+        """StateDict before the first call, stacked over the hosted agents."""
         ...
 
     def __call__(
-        self, psi: Params, into: Params, state: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         """Mix psi, which is read, into `into`, which is returned; bring `state` forward in place.
 

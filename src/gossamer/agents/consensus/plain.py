@@ -13,7 +13,7 @@ from torch import Tensor
 from gossamer.agents.consensus.method import Advice, ConsensusKind, HostedCombination, Shape
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Ints, Link, places
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
@@ -46,11 +46,11 @@ class Mixing:
 
     exchanges = 1
 
-    def init(self, like: Params) -> State:
+    def init(self, like: Params) -> StateDict:
         return {}
 
     def __call__(
-        self, psi: Params, into: Params, state: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         own = [part.flatten(1) for part in psi.values()]
         arrived = yield from self.exchange(own, index)

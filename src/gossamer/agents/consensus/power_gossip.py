@@ -40,7 +40,7 @@ from gossamer.agents.consensus.neighbour_slots import NeighbourSlots, make_slots
 from gossamer.agents.counter_rng import initial_normal
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.quantisation import Quantiser
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.model import Params
 
 ENOUGH_FOR_ADAM = 8  # rank below which agents with adam were seen far apart
@@ -98,10 +98,10 @@ class PowerGossip:
 
     exchanges = 2
 
-    def init(self, like: Params) -> State:
+    def init(self, like: Params) -> StateDict:
         """Start of each link's iteration: random, the same at both endpoints. With a quantiser, also the values that
         were sent (`said`) and received (`heard`): zeros."""
-        state: State = {}
+        state: StateDict = {}
         for index, (name, part) in enumerate(like.items()):
             d, h = matrix_shape(part.shape[1:])
             rank = self.method.factors(part.shape[1:])
@@ -118,7 +118,7 @@ class PowerGossip:
         return state
 
     def __call__(
-        self, psi: Params, into: Params, state: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         matrices = {name: part.reshape(len(part), *matrix_shape(part.shape[1:])) for name, part in psi.items()}
         slots = self.slots.weight.shape[1]
@@ -156,7 +156,7 @@ class PowerGossip:
         return into
 
     def _exchange(
-        self, sides: Mapping[str, Mapping[str, Tensor]], state: State, index: int
+        self, sides: Mapping[str, Mapping[str, Tensor]], state: StateDict, index: int
     ) -> Generator[Outbox, Inbox, dict[tuple[str, str], LinkValues]]:
         """Exchange values [hosted, slots, rows, width], by side and array, with the other endpoint of each link."""
         values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
