@@ -159,7 +159,7 @@ def parts(step: Step, rounds: int) -> dict[str, float]:
     def draw() -> None:
         for index, layer in enumerate(network.layers):
             width = on.features if index == 0 else torch.ones(len(on.plan.layers[index].inputs), layer.inputs)
-            Drop(on.entropy[index], layer.dropout, (host.training.seed, 1, index))(width)
+            Drop(on.counters[index], layer.dropout, (host.training.seed, 1, index))(width)
 
     _, gradient = run(loss_gradient(host))
     pieces: dict[str, Step] = {

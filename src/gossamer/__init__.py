@@ -21,6 +21,7 @@ and stands on
     reading       text files of a bounded size
     machine       memory that this process may take
     generators    drivers of generators
+    array_types   names of array types
 """
 
 from importlib import import_module

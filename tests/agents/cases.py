@@ -11,7 +11,7 @@ from oracles.whole_graph import Problem
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
+from gossamer.agents import Host, Inbox, Outbox, TrainingOptions, make_host, make_rule
 from gossamer.agents.consensus import parse_method
 from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.agents.rules import UpdateRule
@@ -50,7 +50,7 @@ class Case:
         **training: Any,
     ) -> Host:
         training = {"row_codec": ROW_CODECS.get(f"quantised-{boundary_bits}"), **training}
-        how = Training(
+        how = TrainingOptions(
             update_rule or make_rule(rule), step_size, seed=seed, consensus=parse_method(compress), **training
         )
         return make_host(

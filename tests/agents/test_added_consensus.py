@@ -18,7 +18,7 @@ from gossamer.agents.consensus import CONSENSUS_METHODS, Advice, ConsensusKind, 
 from gossamer.agents.consensus.codecs import CONSENSUS_CODECS, CodecKind, parse_fraction
 from gossamer.agents.consensus.codecs.codec import MatrixShape
 from gossamer.agents.consensus.plain import Mixing, make_mixing
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.rules import StateDict
 from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
@@ -139,7 +139,7 @@ def test_a_hosting_changes_nothing_and_the_bytes_sent_are_those_counted(
 
         def note(outbox: Outbox, sent: list[int] = sent) -> None:
             if outbox.phase is Phase.CONSENSUS:
-                sent.extend(joined(message).nbytes for message in outbox.messages.values())
+                sent.extend(join_parts(message).nbytes for message in outbox.messages.values())
 
         one, _ = run(training_step(one))
         many = [host for host, _ in run_together([watched(training_step(host), note) for host in many])]

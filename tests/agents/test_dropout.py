@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gossamer.agents import dropout
-from gossamer.agents.counter_rng import column_entropy, keep, row_entropy
+from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns, hash_rows
 
 OF = (3, 5, 1)  # seed, step, layer
 
@@ -14,11 +14,11 @@ OF = (3, 5, 1)  # seed, step, layer
 def test_pieces_change_nothing(shape: tuple[int, ...], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dropout, "PIECE", piece)
     x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    words = row_entropy(torch.arange(shape[0])).view(-1, *[1] * (len(shape) - 1))
+    words = hash_rows(torch.arange(shape[0])).view(-1, *[1] * (len(shape) - 1))
     if len(shape) == 3:
-        words = words + row_entropy(torch.arange(shape[1]))[None, :, None]
-    whole = words + column_entropy(torch.arange(shape[-1])) if len(shape) > 1 else words
-    mask = keep(whole, *OF, 0.25).double() / 0.75
+        words = words + hash_rows(torch.arange(shape[1]))[None, :, None]
+    whole = words + hash_columns(torch.arange(shape[-1])) if len(shape) > 1 else words
+    mask = draw_dropout_mask(whole, *OF, 0.25).double() / 0.75
     drop = dropout.Drop(words, 0.25, OF)
     found = drop(x)
     torch.testing.assert_close(found, x * mask, rtol=1e-15, atol=0)

@@ -12,7 +12,7 @@ from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 from peers.harness import check, deployed, in_threads, simulated
 
 from gossamer.agents import Host, loss_gradient, training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
 from gossamer.engines.simulation import run, run_together
@@ -106,7 +106,7 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
     sent: Counter[str] = Counter()
 
     def note(outbox) -> None:
-        sent[str(outbox.phase)] += sum(joined(m).numel() * 8 for m in outbox.messages.values())
+        sent[str(outbox.phase)] += sum(join_parts(m).numel() * 8 for m in outbox.messages.values())
 
     hosts = [host_of(deployment, settings, [k]) for k in range(deployment.num_agents)]
     run_together([watched(training_step(host), note) for host in hosts])
@@ -126,7 +126,7 @@ def test_a_link_carries_each_needed_source_once() -> None:
     def note(outbox) -> None:
         if outbox.phase == "forward":
             for link, message in outbox.messages.items():
-                sent[tuple(link)] = len(joined(message))
+                sent[tuple(link)] = len(join_parts(message))
 
     run_together([watched(evaluate(case.host([k])), note) for k in range(M)])
     entries = case.shift.tocoo()

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import structural_rank
 
 from gossamer.agents import Link, factor
-from gossamer.agents.links import _numbered
+from gossamer.agents.links import _number
 
 
 def cross_edges(seed: int, n: int, m: int, density: float):
@@ -78,9 +78,9 @@ def test_no_cross_edges_give_no_links() -> None:
 
 
 @given(st.lists(st.integers(0, 2**62 - 1) | st.integers(0, 5), max_size=30))
-def test_keys_are_numbered_in_ascending_order(keys: list[int]) -> None:
+def test_keys_are_number_in_ascending_order(keys: list[int]) -> None:
     array = np.array(keys, dtype=np.int64)
-    distinct, number, order = _numbered(array)
+    distinct, number, order = _number(array)
     assert distinct.tolist() == sorted(set(keys))
     np.testing.assert_array_equal(distinct[number], array)
     np.testing.assert_array_equal(array[order], np.sort(array))

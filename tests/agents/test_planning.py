@@ -189,7 +189,7 @@ DISTANCES = -(M - 1)
             put(slice(0, 2), 20),
             "agent 0 has 20 vertices and 20 training examples, where it has 4 and 1",
         ),
-        (COUNTS + 1, put(6, 20), "that agent 3 has 20 vertices and 0 training examples, where agent 3 says 7 and 0"),
+        (COUNTS + 1, put(6, 20), "that agent 3 has 20 vertices and 0 training examples, where agent 3 reports 7 and 0"),
         (DISTANCES, put(1, 1e308), r"that the agent farthest from agent 1 is 1e\+308 links away"),
         (DISTANCES, put(0, 1), "that the agent farthest from agent 0 is 1 links away"),
         (DISTANCES + 1, put(0, 2), "that the agent farthest from agent 0 is 2 links away"),
@@ -199,7 +199,7 @@ def test_a_site_that_tells_what_cannot_be_is_named(at: int, lie: Any, complaint:
     """Whoever is told it ends with a message before it passes anything on."""
     planned = sites(make_case(), "normalized", ~np.eye(M, dtype=bool))
     plans = [plan_site(site) if site.agent != 1 else lying(site, at, lie) for site in planned]
-    with pytest.raises(GossamerError, match=f"agent 1 tells agent . .*({complaint}).*which cannot be"):
+    with pytest.raises(GossamerError, match=f"agent 1 reports to agent . .*({complaint}).*which cannot be"):
         run_together(plans)
 
 
@@ -209,12 +209,14 @@ def test_counts_of_an_agent_far_away_must_be_the_same_by_every_way() -> None:
     k, z = case.owner[case.graph.edges].T
     planned = sites(replace(case, graph=case.graph.restricted_to((k == z) | ring[k, z])), "normalized", ring)
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS + 1, put(4, 20)) for site in planned]
-    with pytest.raises(GossamerError, match=r"agent . tells agent 0 that agent 2 has .*, where agent 1 says 20"):
+    with pytest.raises(
+        GossamerError, match=r"agent . reports to agent 0 that agent 2 has .*, where agent 1 reports 20"
+    ):
         run_together(plans)
 
 
 def test_time_steps_that_are_neither_used_nor_unused_are_refused() -> None:
     planned = sites(make_case(batch=4), "normalized", ~np.eye(M, dtype=bool))
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS, put(-1, 0.5)) for site in planned]
-    with pytest.raises(GossamerError, match=r"agent 1 tells agent . of time steps that are neither used nor unused"):
+    with pytest.raises(GossamerError, match=r"agent 1 reports to agent . time steps that are neither used nor unused"):
         run_together(plans)

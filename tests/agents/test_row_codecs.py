@@ -9,7 +9,7 @@ from agents.cases import M, make_case, watched
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 
 from gossamer.agents import training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.agents.quantisation import Quantiser
 from gossamer.engines.simulation import run, run_together
@@ -69,7 +69,7 @@ def test_rows_travel_as_bytes_and_weights_as_they_are() -> None:
     seen = set()
 
     def note(outbox) -> None:
-        for message in map(joined, outbox.messages.values()):
+        for message in map(join_parts, outbox.messages.values()):
             seen.add(str(outbox.phase))
             if outbox.phase == "consensus":
                 assert message.dtype == torch.float64

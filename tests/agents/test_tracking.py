@@ -5,7 +5,7 @@ import torch
 from agents.cases import COMPRESSIONS, M, make_case
 
 from gossamer.agents import loss_gradient, training_step
-from gossamer.agents.batches import mini_batch
+from gossamer.agents.batches import draw_mini_batch
 from gossamer.agents.step import step_size
 from gossamer.engines.simulation import run
 from gossamer.runs.deployment import training_of
@@ -26,7 +26,7 @@ def test_the_mean_of_the_trackers_is_that_of_the_gradients_at_every_step(options
     host = make_case(**options).host(rule="adam", step_size=0.01, track=True, **how)
     spread = []
     for _ in range(8):
-        _, gradient = run(loss_gradient(host, mini_batch(host)))
+        _, gradient = run(loss_gradient(host, draw_mini_batch(host)))
         expected = {name: g + how.get("weight_decay", 0) / M * host.params[name] for name, g in gradient.items()}
         host, _ = run(training_step(host))
         for name, g in expected.items():

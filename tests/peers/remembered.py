@@ -12,7 +12,7 @@ from peers.disks import PretendedDisk, copied
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.peers.program import begin
 from gossamer.peers.protocol.exchanges import Planned, Program
 
@@ -49,7 +49,7 @@ class _Recorder:
         except StopIteration:
             return Stage(self.saved, self.records, None)
         # Copies, because the run may overwrite its own.
-        messages = {link: joined(message).clone() for link, message in exchange.messages.items()}
+        messages = {link: join_parts(message).clone() for link, message in exchange.messages.items()}
         kept = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
         return Stage(self.saved, self.records, (plan, step, kept))
 

@@ -9,7 +9,7 @@ from agents.cases import make_case, watched
 
 from gossamer import topology
 from gossamer.agents import training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import host_of, make_deployment
@@ -202,7 +202,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     def note(outbox) -> None:
         for link, message in outbox.messages.items():
             place = (*link, str(outbox.phase))
-            seen[place] = seen.get(place, 0) + joined(message).nbytes
+            seen[place] = seen.get(place, 0) + join_parts(message).nbytes
 
     run_together([watched(training_step(host_of(d, s, [k])), note) for k in range(4)])
     for pair, link in counted.items():
@@ -238,7 +238,7 @@ def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], 
     seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
 
     def note(outbox) -> None:
-        seen[str(outbox.phase)] += sum(joined(message).nbytes for message in outbox.messages.values())
+        seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
 
     run_together([watched(training_step(host_of(d, s, group, hosting)), note) for group in grouping])
     assert seen == between_hosts(d, s, hosting)

@@ -12,29 +12,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.counter_rng import column_entropy, row_entropy, uniform
+from gossamer.agents.counter_rng import draw_uniform, hash_columns, hash_rows
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Factored, Ints, Link, places
-from gossamer.agents.propagation import Collect, Key
+from gossamer.agents.links import Link, LinkFactors, endpoints
+from gossamer.agents.propagation import Collect, ExchangeKey
 from gossamer.agents.row_codecs import RowCodec
+from gossamer.array_types import Ints
 
 
 @dataclass(frozen=True)
-class Coding:
-    """A codec, and which agents are where."""
+class HostedCodec:
+    """A row codec on a host, and the hosts of the agents."""
 
     codec: RowCodec
     agents: tuple[int, ...]  # hosted
     num_agents: int
-    hosting: Ints | None
+    hosting: Ints | None  # host of each agent [m]; None: links join agents
 
 
 @dataclass(frozen=True)
 class Side:
-    """The message rows at one end: those that leave the hosted agents, or those that come to them."""
+    """The message rows of one direction: those that leave the hosted agents, or those that come to them."""
 
-    words: Tensor  # int32: of each row, for the noise
-    inside: Tensor  # int64: rows whose other end is hosted too, in the same order on both sides
+    counters: Tensor  # int32: of each row, for random numbers
+    inside: Tensor  # int64: rows whose other endpoint is hosted too, in the same order on both sides
     groups: tuple[tuple[Link, Tensor], ...]  # rows that go from one host to another, as links of the forward pass
 
 
@@ -47,56 +48,56 @@ class CodedRows:
     leaving: Side
     coming: Side
 
-    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
-        """Encode the rows of this side; what comes back collects and decodes those of the other."""
+    def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
         here, there = (self.leaving, self.coming) if phase is Phase.FORWARD else (self.coming, self.leaving)
-        codes = self.codec.encode(rows, lambda: self._uniform(phase, here.words, rows, of))
-        arrived = codes.new_empty(len(there.words), *codes.shape[1:])
+        codes = self.codec.encode(rows, lambda: self._uniform(phase, here.counters, rows, key))
+        arrived = codes.new_empty(len(there.counters), *codes.shape[1:])
         arrived[there.inside] = codes[here.inside]
         inbox = yield Outbox(
             phase,
             self.index,
-            {_along(phase, link): codes[chosen] for link, chosen in here.groups},
-            {_along(phase, link): (len(chosen), *codes.shape[1:]) for link, chosen in there.groups},
+            {_direct(phase, link): codes[chosen] for link, chosen in here.groups},
+            {_direct(phase, link): (len(chosen), *codes.shape[1:]) for link, chosen in there.groups},
             self.codec.dtype,
             self.codec.largest,
         )
 
         def collect() -> Tensor:
             for link, chosen in there.groups:
-                arrived[chosen] = inbox[_along(phase, link)]
+                arrived[chosen] = inbox[_direct(phase, link)]
             return self.codec.decode(arrived, rows.shape[-1], rows.dtype)
 
         return collect
 
-    def _uniform(self, phase: Phase, words: Tensor, rows: Tensor, of: Key) -> Tensor:
-        """Uniform in [0, 1), for each number of the rows [rows(, times), columns]."""
-        places = words.view(-1, *[1] * (rows.ndim - 1)) + column_entropy(torch.arange(rows.shape[-1]))
+    def _uniform(self, phase: Phase, counters: Tensor, rows: Tensor, key: ExchangeKey) -> Tensor:
+        """Random numbers in [0, 1), shaped as the rows [rows(, times), columns]."""
+        entries = counters.view(-1, *[1] * (rows.ndim - 1)) + hash_columns(torch.arange(rows.shape[-1]))
         if rows.ndim == 3:
-            places = places + row_entropy(column_entropy(torch.arange(rows.shape[1])))[None, :, None]
-        return uniform(places, *of, 2 * self.index + (phase is Phase.BACKWARD)).to(rows.dtype)
+            entries = entries + hash_rows(hash_columns(torch.arange(rows.shape[1])))[None, :, None]
+        return draw_uniform(entries, *key, 2 * self.index + (phase is Phase.BACKWARD)).to(rows.dtype)
 
 
-def _along(phase: Phase, link: Link) -> Link:
+def _direct(phase: Phase, link: Link) -> Link:
+    """A link of the forward pass in the direction of a phase."""
     return link if phase is Phase.FORWARD else Link(link.receiver, link.sender)
 
 
-def make_sides(out: Factored, into: Factored, coding: Coding) -> tuple[Side, Side]:
+def make_sides(out: LinkFactors, into: LinkFactors, codec: HostedCodec) -> tuple[Side, Side]:
     """The two sides of a propagation from the links that leave the hosted agents and those that come to them."""
-    num_agents, hosted = coding.num_agents, set(coding.agents)
-    place = places(coding.hosting, num_agents)
+    num_agents, hosted = codec.num_agents, set(codec.agents)
+    endpoint = endpoints(codec.hosting, num_agents)
     sides = []
-    for factored, far in ((out, 1), (into, 0)):
-        counts = np.diff(factored.rows)
-        number = np.repeat([link.sender * num_agents + link.receiver for link in factored.links], counts)
-        within = np.arange(len(number)) - np.repeat(factored.rows[:-1], counts)
-        words = row_entropy(row_entropy(torch.from_numpy(number)) + torch.from_numpy(within.astype(np.int32)))
-        near = np.repeat([link[far] in hosted for link in factored.links], counts).astype(bool)
+    for factors, far in ((out, 1), (into, 0)):
+        counts = np.diff(factors.rows)
+        number = np.repeat([link.sender * num_agents + link.receiver for link in factors.links], counts)
+        within = np.arange(len(number)) - np.repeat(factors.rows[:-1], counts)
+        counters = hash_rows(hash_rows(torch.from_numpy(number)) + torch.from_numpy(within.astype(np.int32)))
+        near = np.repeat([link[far] in hosted for link in factors.links], counts).astype(bool)
         groups: dict[Link, list[Ints]] = {}
-        for link, begin, end in zip(factored.links, factored.rows[:-1], factored.rows[1:], strict=True):
+        for link, begin, end in zip(factors.links, factors.rows[:-1], factors.rows[1:], strict=True):
             if link[far] not in hosted:
-                between = Link(int(place[link.sender]), int(place[link.receiver]))
+                between = Link(int(endpoint[link.sender]), int(endpoint[link.receiver]))
                 groups.setdefault(between, []).append(np.arange(begin, end))
         gathered = tuple((link, torch.from_numpy(np.concatenate(parts))) for link, parts in sorted(groups.items()))
-        sides.append(Side(words, torch.from_numpy(np.flatnonzero(near)), gathered))
+        sides.append(Side(counters, torch.from_numpy(np.flatnonzero(near)), gathered))
     return sides[0], sides[1]

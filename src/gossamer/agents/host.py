@@ -1,4 +1,4 @@
-"""A host: a set of agents with their share of the data, the plans and C, and their weights, stacked.
+"""A host: a set of agents with their share of the data, the plans, C, and their weights, stacked over the agents.
 
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.coded_rows import Coding
+from gossamer.agents.coded_rows import HostedCodec
 from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
 from gossamer.agents.consensus.plain import PlainMethod
-from gossamer.agents.counter_rng import initial_normal
+from gossamer.agents.counter_rng import draw_normal
 from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
 from gossamer.agents.row_codecs import RowCodec
@@ -24,15 +24,17 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 
-WEIGHTS = "weights."  # names of a host's state: what consensus remembers of the weights
-TRACKER, GRADIENT = "tracker.", "gradient."  # s_k and g_k
-MIXED_TRACKER = "mixed-tracker."  # what consensus remembers of s_k
-CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
+# Prefixes of the names in a host's state, which also stand in checkpoints
+MIXED_WEIGHTS = "weights."  # state of the consensus of weights
+TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking: s_k and the last g_k
+MIXED_TRACKER = "mixed-tracker."  # state of the consensus of s_k
+
+NUMBERS_AT_ONCE = 1 << 21  # of a layer's widest array, if there is a batch axis: near a cache
 
 
 @dataclass(frozen=True)
-class Training:
-    """How to train: everything of Algorithm 1 that is a choice and not data."""
+class TrainingOptions:
+    """The choices of Algorithm 1 that are not data."""
 
     rule: UpdateRule
     step_size: float  # the centralised one
@@ -42,9 +44,9 @@ class Training:
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
     batch: int = 0  # time steps in a mini-batch; 0: all
     seed: int = 0
-    track: bool = False  # update by estimates of the whole gradient instead of each agent's own
+    track: bool = False  # gradient tracking: update by estimates of the whole gradient instead of each agent's own
     consensus: ConsensusMethod = field(default_factory=PlainMethod)
-    row_codec: RowCodec | None = None  # of the rows between agents; None: as they are
+    row_codec: RowCodec | None = None  # of boundary rows; None: as they are
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Host:
     num_agents: int
     num_labelled: int  # |T_D|, of all agents
     network: Network
-    training: Training
+    training: TrainingOptions
     train_pass: Pass
     full_pass: Pass
     num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
@@ -74,7 +76,7 @@ def make_host(
     assignment: NDArray[np.int64],
     combination: NDArray[np.float64],
     agents: Sequence[int],
-    training: Training,
+    training: TrainingOptions,
     *,
     initial_deviation: float = 1e-3,
     same_initial: bool = False,
@@ -89,14 +91,14 @@ def make_host(
     return host_of_share(share, network, training, params)
 
 
-def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
+def host_of_share(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
     dtype = next(iter(params.values())).dtype
     layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, coding, between = training.row_codec, None, layout
-    if codec is not None:  # rows of agents on one host are told apart, too
-        coding = Coding(codec, share.agents, share.num_agents, share.hosting)
-        between = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, apart=True)
+    codec, hosted, between = training.row_codec, None, layout
+    if codec is not None:  # it sees the rows of every pair of agents, also on one host
+        hosted = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
+        between = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
     protected = codec is not None and codec.protects
     full = make_pass(
         share,
@@ -106,7 +108,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         share.full_fields,
         None,
         None,
-        coding if protected else None,
+        hosted if protected else None,
     )
     C = HostedCombination(share.combination, share.agents, share.hosting, share.slots)
     consensus = training.consensus.make(C, network.shapes(), dtype, training.seed)
@@ -116,7 +118,7 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=make_pass(share, between, network, dtype, share.train_fields, share.train_times, full, coding),
+        train_pass=make_pass(share, between, network, dtype, share.train_fields, share.train_times, full, hosted),
         full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
@@ -127,15 +129,15 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
 
 
 def _consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
-    state = {f"{WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
+    state = {f"{MIXED_WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
         state |= {f"{MIXED_TRACKER}{name}": part for name, part in consensus.init(params).items()}
     return state
 
 
-def memory(state: StateDict, prefix: str) -> StateDict:
-    """The part of a host's state whose names have this prefix, by the rest of the name; the tensors are the same."""
+def select_state(state: StateDict, prefix: str) -> StateDict:
+    """The part of a host's state whose names have this prefix, by the rest of the name; tensors are not copied."""
     return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 
 
@@ -148,7 +150,7 @@ def initial_params(
         for number, (name, (shape, random)) in enumerate(layer.parameters().items()):
             if random:
                 streams = [(0 if same else k, index, *([number] if number else [])) for k in agents]
-                drawn = torch.stack([initial_normal(shape, seed, *stream) for stream in streams])
+                drawn = torch.stack([draw_normal(shape, seed, *stream) for stream in streams])
                 params[f"layer.{index}.{name}"] = (drawn * deviation).to(dtype)
             else:
                 params[f"layer.{index}.{name}"] = torch.zeros(len(agents), *shape, dtype=dtype)
@@ -172,6 +174,6 @@ def _num_times(share: Share, batch: int) -> int | None:
 
 
 def _chunk(num_vertices: int, network: Network) -> int:
-    """How many time steps to take at once, the same on every host: the widest array stays near CHUNK numbers."""
+    """Time steps to take at once, the same on every host: the widest array stays near NUMBERS_AT_ONCE."""
     widest = max(max(layer.inputs, layer.width, layer.outputs) * len(layer.gather.powers) for layer in network.layers)
-    return max(1, CHUNK // (num_vertices * widest))
+    return max(1, NUMBERS_AT_ONCE // (num_vertices * widest))

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gossamer.agents.measures import Sums
+from gossamer.agents.measures import ScoreSums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, patiently, read_bounded
@@ -27,7 +27,7 @@ class Records:
             with path.open("r+b") as file:  # what comes next must not go on a line that a crash has torn
                 file.truncate(file.read().rfind(b"\n") + 1)
 
-    def add(self, step: int, sums: Sums) -> None:
+    def add(self, step: int, sums: ScoreSums) -> None:
         """On the disk before the training goes on: a checkpoint after this step does not bring it again."""
         self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
-from gossamer.agents.measures import Sums, evaluate
+from gossamer.agents.measures import ScoreSums, evaluate
 from gossamer.agents.rules import StateDict
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
@@ -27,7 +27,7 @@ class Checkpoints(Protocol):
 
 
 def begin(
-    host: Host, settings: Settings, checkpoints: Checkpoints, step: int, on_record: Callable[[int, Sums], None]
+    host: Host, settings: Settings, checkpoints: Checkpoints, step: int, on_record: Callable[[int, ScoreSums], None]
 ) -> Program:
     """Train from `step` to the end: checkpoints, evaluations and steps, as the simulation orders them."""
     params, state = checkpoints.load(step)

@@ -171,7 +171,7 @@ def _largest(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all border vertices, or what agents tell each other of all."""
     data, site = shard.data, shard.site
     network = network_for(int(data.features.shape[-1]), data.num_outputs, shard.settings)
-    border = max((len(site.beyond(z)) for z in site.neighbours), default=0)
+    border = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = border * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     told = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
     compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights

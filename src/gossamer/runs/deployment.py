@@ -11,7 +11,7 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents.consensus.plain import PlainMethod
-from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
+from gossamer.agents.host import Host, TrainingOptions, host_of_share, initial_params, make_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, given, shared_edges
@@ -103,9 +103,9 @@ def network_for(num_features: int, num_outputs: int, settings: Settings) -> Netw
     )
 
 
-def training_of(settings: Settings) -> Training:
+def training_of(settings: Settings) -> TrainingOptions:
     """How to train, by the settings."""
-    return Training(
+    return TrainingOptions(
         rule=make_rule(settings.update, settings.momentum),
         step_size=settings.step_size,
         step_decay=settings.step_decay,

@@ -33,7 +33,7 @@ from gossamer.agents.consensus.method import (
     parse_options,
 )
 from gossamer.agents.consensus.plain import Mixing, make_mixing
-from gossamer.agents.counter_rng import key
+from gossamer.agents.counter_rng import derive_key
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.rules import StateDict
 from gossamer.model import Params
@@ -81,7 +81,7 @@ class ChocoGossip:
         self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
         shapes = [matrix_shape(part.shape[1:]) for part in psi.values()]
-        keys = [key(self.seed, step, index, number) for number in range(len(psi))]
+        keys = [derive_key(self.seed, step, index, number) for number in range(len(psi))]
         codes = [
             self.codec.compress((part - state[f"copy.{name}"]).view(len(part), *shape), of)
             for (name, part), shape, of in zip(psi.items(), shapes, keys, strict=True)

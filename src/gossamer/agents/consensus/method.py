@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.links import Ints
 from gossamer.agents.rules import StateDict
+from gossamer.array_types import Floats, Ints
 from gossamer.model import Params
 
 Shape = tuple[int, ...]  # of one agent's array
@@ -25,7 +23,7 @@ Shape = tuple[int, ...]  # of one agent's array
 class HostedCombination:
     """The rows of C that belong to the agents of a host, and the hosts of the others."""
 
-    rows: NDArray[np.float64]  # [hosted, m]
+    rows: Floats  # [hosted, m]
     agents: Sequence[int]
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent, where hosts must agree on it

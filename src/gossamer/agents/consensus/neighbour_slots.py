@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gossamer.agents.consensus.method import HostedCombination
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Link, places
+from gossamer.agents.links import Link, endpoints
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
     """
     rows, slots = C.rows, C.slots
     here = np.asarray(C.agents, dtype=np.int64)
-    place = places(C.hosting, rows.shape[1])
+    endpoint = endpoints(C.hosting, rows.shape[1])
     links = rows != 0
     links[np.arange(len(here)), here] = False
     position, z = np.nonzero(links)
@@ -74,7 +74,7 @@ def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
     order = np.argsort(k * m + z)
     mirrored = order[np.searchsorted((k * m + z)[order], (z * m + k)[hosted])]
     apart = np.flatnonzero(~hosted)
-    to, of = place[z[apart]], place[k[apart]]
+    to, of = endpoint[z[apart]], endpoint[k[apart]]
     sent = apart[np.lexsort((z[apart], k[apart], of, to))]  # by link, then by sender and receiver
     received = apart[np.lexsort((k[apart], z[apart], of, to))]
     hosts, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gossamer.agents.consensus.method import Advice, ConsensusKind, HostedCombination, Shape
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link, places
+from gossamer.agents.links import Link, endpoints
 from gossamer.agents.rules import StateDict
+from gossamer.array_types import Ints
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
-CHUNK = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
+MIXED_AT_ONCE = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Mixing:
     def apply(self, own: Tensor, arrived: Sequence[tuple[slice, Tensor]], out: Tensor) -> None:
         """C times the rows of one array: the hosted agents' and, by columns of `outside`, those of the others."""
         pieces = [(self.outside[:, columns], piece) for columns, piece in arrived]
-        width = max(1, CHUNK // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
+        width = max(1, MIXED_AT_ONCE // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
         for begin in range(0, own.shape[1], width):
             there = slice(begin, begin + width)
             _multiply(self.inside, own[:, there], out[:, there])
@@ -111,17 +112,17 @@ def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:
     """
     rows, agents = C.rows, C.agents
     here = np.asarray(agents, dtype=np.int64)
-    place = places(C.hosting, rows.shape[1])
+    endpoint = endpoints(C.hosting, rows.shape[1])
     elsewhere = np.ones(rows.shape[1], dtype=bool)
     elsewhere[here] = False
     k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: each sends to the other
     # Incoming: a column for each agent elsewhere and host of ours that needs it, by link.
-    pairs, column = np.unique(np.stack([place[z], place[here[k]], z]), axis=1, return_inverse=True)
+    pairs, column = np.unique(np.stack([endpoint[z], endpoint[here[k]], z]), axis=1, return_inverse=True)
     outside = np.zeros((len(here), pairs.shape[1]))
     outside[k, column] = rows[k, z]
     incoming = tuple(_links(pairs[0], pairs[1]))
     # Outgoing: a vector for each hosted agent and other host that needs it, by link and agent.
-    pairs = np.unique(np.stack([place[here[k]], place[z], here[k]]), axis=1)
+    pairs = np.unique(np.stack([endpoint[here[k]], endpoint[z], here[k]]), axis=1)
     order = np.argsort(here)
     position = order[np.searchsorted(here[order], pairs[2])]
     outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))

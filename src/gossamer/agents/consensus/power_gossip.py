@@ -37,7 +37,7 @@ from gossamer.agents.consensus.method import (
     parse_options,
 )
 from gossamer.agents.consensus.neighbour_slots import NeighbourSlots, make_slots
-from gossamer.agents.counter_rng import initial_normal
+from gossamer.agents.counter_rng import draw_normal
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.quantisation import Quantiser
 from gossamer.agents.rules import StateDict
@@ -109,7 +109,7 @@ class PowerGossip:
                 start = part.new_zeros(*self.slots.weight.shape, rank, h)
                 for position, slot, k, z in self.slots.pairs:
                     link = min(k, z) * self.num_agents + max(k, z) + 2**32
-                    start[position, slot] = initial_normal((rank, h), self.seed, link, index).to(part.dtype)
+                    start[position, slot] = draw_normal((rank, h), self.seed, link, index).to(part.dtype)
                 state[f"start.{name}"] = start
             if self.method.quantiser:
                 for side, shape in {"left": (rank, d), "right": (rank, h)}.items() if rank else [("whole", (1, d * h))]:
@@ -148,7 +148,7 @@ class PowerGossip:
                 start.copy_(follow)
                 vanishes = (size <= 16 * finfo.eps * (_largest(own) + _largest(other))) & (signed != 0)
                 if vanishes.any():
-                    anew = initial_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
+                    anew = draw_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
                     start.copy_(torch.where(vanishes, anew, start))
                 torch.baddbmm(x, bases[name].flatten(1, 2).mT, (signed * q).flatten(1, 2), alpha=-1, out=target)
             else:
