@@ -10,7 +10,7 @@ import torch
 from agents.cases import Case, M, make_case, watched
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
-from peers.peers import check, deployed, in_threads, simulated
+from peers.harness import check, deployed, in_threads, simulated
 
 from gossamer.agents import Host, Outbox, loss_gradient, training_step
 from gossamer.agents.exchange import joined

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peers.peers import M, check, deployed, kept, simulated, weights
+from peers.harness import M, check, deployed, kept, simulated, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
 from peers.trapped import STEP, Action, Moment, Trap

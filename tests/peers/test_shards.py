@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peers.peers import deployed, kept
+from peers.harness import deployed, kept
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_secret, write_shards
