@@ -58,9 +58,9 @@ def measured(folder: Path, trial: Trial) -> Curve:
         }
 
     # What a compression means may change while its name stays.
-    return Cache(folder).get(
-        settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}, compute
-    )
+    key = settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}
+    found: Curve = Cache(folder).get(key, compute)
+    return found
 
 
 def mean_of(curves: list[Curve], what: str) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,7 +153,14 @@ def test_a_hosting_changes_nothing_and_the_bytes_sent_are_those_counted(
 @pytest.mark.parametrize("compress", ADDED)
 def test_a_run_takes_it_by_name(compress: str) -> None:
     graph = make_case(n=40).graph
-    options = {"agents": 4, "hidden": 4, "steps": 5, "baselines": False, "threads": 1, "topology": "ring"}
+    options: dict[str, Any] = {
+        "agents": 4,
+        "hidden": 4,
+        "steps": 5,
+        "baselines": False,
+        "threads": 1,
+        "topology": "ring",
+    }
     result = gossamer.train(graph, compress=compress, **options)
     payload = parse_method(compress).payload(result.run.deployment.network.shapes(), 4)
     assert result.summary["messages"]["consensus"]["bytes"] == payload * 2 * 4  # both ways over the ring's links

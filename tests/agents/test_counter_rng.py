@@ -7,21 +7,21 @@ from oracles.whole_graph import dropout_mask, splitmix
 from gossamer.agents.counter_rng import derive_key, draw_dropout_mask, draw_normal, hash_columns, hash_rows
 
 
-def words(rows: int, columns: int) -> torch.Tensor:
+def counters(rows: int, columns: int) -> torch.Tensor:
     return hash_rows(torch.arange(rows))[:, None] + hash_columns(torch.arange(columns))
 
 
 def test_key_and_mask_equal_the_scalar_reference() -> None:
     assert derive_key(5, 2**40, 3) == splitmix(5, 2**40, 3)
     for step, dropout in ((0, 0.5), (7, 0.1), (123, 0.9)):
-        found = draw_dropout_mask(words(40, 11), 9, step, 1, dropout)
+        found = draw_dropout_mask(counters(40, 11), 9, step, 1, dropout)
         torch.testing.assert_close(found.double(), dropout_mask((40, 11), 9, step, 1, dropout), rtol=0, atol=0)
 
 
 def test_rates_rows_columns_steps_and_layers() -> None:
     """Share kept, and correlation between neighbours in every direction, within five standard deviations."""
     rows, columns = 600, 500
-    w = words(rows, columns)
+    w = counters(rows, columns)
     for dropout in (0.1, 0.5, 0.8):
         share = [float(draw_dropout_mask(w, 0, t, 0, dropout).double().mean()) for t in range(20)]
         assert abs(np.mean(share) - (1 - dropout)) < 5 * np.sqrt(dropout * (1 - dropout) / (20 * rows * columns))

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ WRAPPED = {
 }
 
 
-def trained(case: Case, grouping: list[list[int]], rule: UpdateRule, steps: int = 8, **options: object) -> list[Host]:
+def trained(case: Case, grouping: list[list[int]], rule: UpdateRule, steps: int = 8, **options: Any) -> list[Host]:
     hosts = [case.host(group, step_size=0.02, update_rule=rule, **options) for group in grouping]
     for _ in range(steps):
         hosts = [host for host, _ in run_together([training_step(host) for host in hosts])]
@@ -35,7 +36,9 @@ def trained(case: Case, grouping: list[list[int]], rule: UpdateRule, steps: int 
 @pytest.mark.parametrize("grouping", [[list(range(M))], *GROUPINGS], ids=str)
 @pytest.mark.parametrize(("name", "own"), [("sgd", "momentum"), ("adam", "adam")])
 @pytest.mark.parametrize("options", [{}, {"track": True, "compress": "choco:bits=8"}, {"mix_first": True}], ids=str)
-def test_a_wrapped_optimiser_equals_our_own_rule(grouping: list, name: str, own: str, options: dict) -> None:
+def test_a_wrapped_optimiser_equals_our_own_rule(
+    grouping: list[list[int]], name: str, own: str, options: dict[str, Any]
+) -> None:
     case = make_case(dropout=0.4, bias=True)
     found = stacked(trained(case, grouping, WRAPPED[name], **options))
     (host,) = trained(case, [list(range(M))], make_rule(own), **options)
@@ -59,7 +62,14 @@ def test_a_resumed_run_has_the_same_bits(name: str, tmp_path: Path, monkeypatch:
     """Through a run directory: the optimiser's state is in the checkpoint."""
     monkeypatch.setitem(UPDATE_RULES, "momentum", lambda decay: WRAPPED[name])
     graph = make_case(n=40).graph
-    options = {"agents": 4, "hidden": 4, "update": "momentum", "step_size": 0.05, "baselines": False, "threads": 1}
+    options: dict[str, Any] = {
+        "agents": 4,
+        "hidden": 4,
+        "update": "momentum",
+        "step_size": 0.05,
+        "baselines": False,
+        "threads": 1,
+    }
     whole = gossamer.train(graph, steps=7, **options)
     gossamer.train(graph, steps=4, out=tmp_path / "run", **options)
     resumed = gossamer.resume(tmp_path / "run", steps=7, graph=graph)
@@ -85,7 +95,7 @@ def test_an_optimiser_that_is_not_element_wise_is_refused() -> None:
         rule.init({"w": torch.zeros(2, 4, 3)})
 
 
-def test_a_rule_says_how_many_arrays_it_keeps() -> None:
+def test_the_arrays_that_a_rule_keeps_are_counted() -> None:
     assert {name: num_statistics(make_rule(name)) for name in UPDATE_RULES} == {"gd": 0, "momentum": 1, "adam": 2}
     assert {name: num_statistics(rule) for name, rule in WRAPPED.items()} == {
         "sgd": 1, "adam": 2, "adamw": 2, "rmsprop": 2, "nadam": 2, "adadelta": 2

@@ -40,7 +40,7 @@ def settings_of(case: str) -> Settings:
 
 
 def main(folder: Path) -> None:
-    with job.join_parts() as rank:
+    with job.joined() as rank:
         if dist.get_world_size() > 1:
             _check_mistakes(rank)
         for number, case in enumerate(CASES):

@@ -206,5 +206,5 @@ def cable() -> Iterator[tuple[list[tuple[Path, ...]], Callable[[str], None]]]:
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces cannot be made here: {getattr(error, 'stderr', None) or error}")
         user = Path(f"/proc/{left}/ns/user")
-        spaces = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
+        spaces: list[tuple[Path, ...]] = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
         yield spaces, lambda state: within(left, "ip", "link", "set", "left", state)

@@ -3,7 +3,7 @@
 The weights of all hosted agents and powers are one stack of slabs [slabs, in, out]; each row of the product names
 an input row and a slab. Slabs with many consecutive rows are multiplied one by one, without a copy of the rows. The
 others are multiplied in a few batches of slabs with similar numbers of rows, so that the cost grows with rows and
-weights and not with a Python loop over agents. Sparse inputs become one sparse matrix whose columns are (slab, feature).
+weights and not with a Python loop over agents. Sparse inputs become one sparse matrix with columns (slab, feature).
 """
 
 from collections.abc import Callable

@@ -67,7 +67,7 @@ class Settings(BaseModel):
 
     dataset: Text = "digits"
     """A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables."""
-    agents: int = Field(10, ge=1, le=MOST_AGENTS)
+    agents: int = Field(default=10, ge=1, le=MOST_AGENTS)
     """Number of agents m; 1 is the centralised model."""
     assignment: Text = "bfs"
     """Who holds which vertex: bfs, balanced, uniform, streaming, metis, nearest, or a CSV file with columns
@@ -78,18 +78,18 @@ class Settings(BaseModel):
     """Which agents talk: admm (designed: where they share data edges, and as little more as the gap needs), needed
     (where they share data edges), complete, ring, line, star, grid, torus, exponential or random; data edges that no
     link carries are dropped."""
-    gap: float = Field(0.5, gt=0, le=1)
+    gap: float = Field(default=0.5, gt=0, le=1)
     """Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round."""
     nonnegative: bool = False
     """No negative weights in a designed topology or by fastest mixing."""
     mixing: Literal["metropolis", "uniform", "fastest"] = "metropolis"
     """Weights of C on links that were not designed: metropolis, uniform or fastest."""
-    keep_links: float = Field(1.0, gt=0, le=1)
+    keep_links: float = Field(default=1.0, gt=0, le=1)
     """Share of the links to keep, chosen at random but connected; below 1 the weights are those of --mixing."""
     layers: Annotated[str, AfterValidator(_known_layers)] = "gcn"
     """Kind of layers: gcn (D X W; of order 2 and more as polynomial), polynomial (the sum of D^p X W_p for p = 0 to P),
     chebyshev (the same in Chebyshev polynomials), linear (no hidden layer) or mlp (no graph)."""
-    order: int = Field(1, ge=1, le=16)
+    order: int = Field(default=1, ge=1, le=16)
     """Order P of a layer's filter."""
     hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths), Field(max_length=MOST_LAYERS)] = (64,)
     """Widths of the hidden layers, as in 64 or 64,32."""
@@ -97,28 +97,28 @@ class Settings(BaseModel):
     """After hidden layers: relu, tanh, elu or identity."""
     bias: bool = False
     """Give layers a bias."""
-    dropout: float = Field(0.5, ge=0, lt=1)
+    dropout: float = Field(default=0.5, ge=0, lt=1)
     """Dropout between layers, and on the input unless that is set."""
-    input_dropout: float | None = Field(None, ge=0, lt=1)
+    input_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout on the input."""
     shift: Literal["auto", "normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"] = "auto"
     """Shift operator D: normalized, random-walk, laplacian, scaled-laplacian or identity; auto is scaled-laplacian
     for chebyshev and normalized otherwise."""
     update: Literal["gd", "momentum", "adam"] = "momentum"
     """Update rule: gd, momentum or adam."""
-    momentum: float = Field(0.9, ge=0, lt=1)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
     """Decay of momentum and of adam's first statistic."""
-    step_size: float = Field(0.5, gt=0, le=MOST_FACTOR)
+    step_size: float = Field(default=0.5, gt=0, le=MOST_FACTOR)
     """The centralised step size; gd and momentum use m times it at every agent."""
-    step_decay: float = Field(0.0, ge=0, le=MOST_FACTOR)
+    step_decay: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
     """Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant."""
-    weight_decay: float = Field(0.0, ge=0, le=MOST_FACTOR)
+    weight_decay: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
     """Factor of half the squared weights in the loss."""
-    batch: int = Field(0, ge=0, le=MOST_STEPS)
+    batch: int = Field(default=0, ge=0, le=MOST_STEPS)
     """Time steps in a mini-batch, drawn from the seed; 0 takes all."""
-    steps: int = Field(500, ge=0, le=MOST_STEPS)
+    steps: int = Field(default=500, ge=0, le=MOST_STEPS)
     """Number of iterations; 0 writes the initial weights."""
-    consensus_every: int = Field(1, ge=0, le=MOST_STEPS)
+    consensus_every: int = Field(default=1, ge=0, le=MOST_STEPS)
     """Mix weights every so many steps; 0 never."""
     compress: Annotated[str, Field(max_length=100), AfterValidator(_compression)] = "none"
     """Compress what consensus sends: none, power:RANK (low-rank differences), power:RANK,bits=8, choco:bits=8,
@@ -130,19 +130,19 @@ class Settings(BaseModel):
     """Update by a tracked estimate of the whole gradient instead of each agent's own; by default adam does."""
     mix_first: bool = False
     """Mix the weights before the update (and its statistics) instead of after it."""
-    initial_deviation: float = Field(1e-3, ge=0, le=MOST_FACTOR)
+    initial_deviation: float = Field(default=1e-3, ge=0, le=MOST_FACTOR)
     """Standard deviation of the initial weights."""
     same_initial: bool | None = None
     """Start all agents from the same weights instead of each from its own; by default those that track do."""
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Decides everything random."""
-    evaluate_every: int = Field(10, ge=1, le=MOST_STEPS)
+    evaluate_every: int = Field(default=10, ge=1, le=MOST_STEPS)
     """Steps between two evaluations."""
-    checkpoint_every: int = Field(100, ge=1, le=MOST_STEPS)
+    checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Steps between two checkpoints."""
     dtype: Literal["float32", "float64"] = "float32"
     """Numbers: float32 or float64."""
-    threads: int = Field(0, ge=0, le=MOST_THREADS)
+    threads: int = Field(default=0, ge=0, le=MOST_THREADS)
     """CPU threads; 0 takes one for small problems, which stay fast on a busy machine, and all for large ones."""
     baselines: bool = True
     """Train the centralised and the graph-less model for comparison."""
