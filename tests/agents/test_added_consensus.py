@@ -70,7 +70,7 @@ class LazyMethod:
 
     broadcasts = True
     exchanges = 1
-    advice = Advice(with_adam="lazy agents are slow")
+    advice = Advice(adam="lazy agents are slow")
 
     def payload(self, shapes: Mapping[str, tuple[int, ...]], itemsize: int) -> int:
         return sum(int(np.prod(shape)) for shape in shapes.values()) * itemsize

@@ -90,7 +90,7 @@ def test_an_array_goes_whole_where_factors_are_not_fewer_numbers() -> None:
 @pytest.mark.parametrize("text", ["choco:bits=4", "choco:gamma=1,bits=4"])
 def test_advice_of_a_smaller_step_can_be_given_as_it_stands(text: str) -> None:
     method = parse_method(text)
-    assert method.advice.apart == (
+    assert method.advice.drift == (
         "choco's mixing step is too large, give a smaller one: --compress choco:bits=4,gamma=0.25"
     )
     assert isinstance(smaller := parse_method("choco:bits=4,gamma=0.25"), ChocoGossipMethod)
@@ -99,4 +99,4 @@ def test_advice_of_a_smaller_step_can_be_given_as_it_stands(text: str) -> None:
 
 @pytest.mark.parametrize(("rank", "warned"), [(1, True), (7, True), (8, False)])
 def test_low_ranks_are_not_advised_for_adam(rank: int, warned: bool) -> None:
-    assert (parse_method(f"power:{rank}").advice.with_adam is not None) == warned
+    assert (parse_method(f"power:{rank}").advice.adam is not None) == warned

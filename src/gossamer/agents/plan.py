@@ -1,7 +1,7 @@
 """Plans: receptive fields, links and row orders of a host, worked out once before training (eq. (11)).
 
 A plan belongs to a set of output vertices: the labelled ones for training, all for evaluation. Walking the layers
-backwards, the fields U_P, ..., U_0 of each filter say which rows are needed; everything else is never computed.
+backwards, the fields U_P, ..., U_0 of each filter are the vertices that are needed; no others are computed.
 """
 
 from collections.abc import Generator, Sequence

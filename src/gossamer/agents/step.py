@@ -32,7 +32,7 @@ class Segment:
 
 
 def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
-    """One iteration of Algorithm 1. Returns the host after it and its share of the (mini-batch's) loss before it.
+    """One iteration of Algorithm 1. Returns the host after it and its part of the (mini-batch's) loss before it.
 
     Weights and state of the given host are overwritten in place: use the returned one.
     """
@@ -74,7 +74,7 @@ def _track_gradient(host: Host, gradient: Params, mix: bool) -> Generator[Outbox
 def loss_gradient(
     host: Host, on: Pass | None = None, dropout: bool = True
 ) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
-    """The hosted share of L, and every hosted agent's gradient of L with respect to its own weights.
+    """The hosted part of L, and every hosted agent's gradient of L with respect to its own weights.
 
     L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks.
     """
@@ -153,7 +153,7 @@ def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> 
 
 
 def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
-    """The hosted share of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
+    """The hosted part of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
     return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.fraction)
 
 

@@ -1,7 +1,7 @@
-"""Gathers: the sum, or any other union, of the offers on a vertex's edges (eq. (5), (25)-(26)).
+"""Gathers: sums of the offers on a vertex's edges by a graph filter, or the offers one by one (eq. (5), (25)-(26)).
 
 A graph filter is linear, y = sum_p f_p(D) x_p: rows may be added up on their way. `Edgewise` brings every offer by
-itself. A gather is a value of three generators. `fields` says on which rows each x_p is needed; the others do the
+itself. A gather is a value of three generators. `fields` finds where each x_p is needed; the others do the
 arithmetic around the propagations: they yield u and are sent what a propagation makes of it (`combine`), or yield g and
 are sent what the reversed propagation makes of that (`combine_transposed`). So they know nothing of agents or messages.
 An order-P filter takes P propagations of the layer's width: Horner's rule for monomials, and for Chebyshev polynomials,

@@ -39,7 +39,7 @@ def warn_before(deployment: Deployment, settings: Settings) -> None:
 
 def warn_of_consensus(settings: Settings) -> None:
     """Adam moves every weight by about as much, whatever its gradient: agents differ in many directions at once."""
-    advice = settings.consensus_method.advice.with_adam
+    advice = settings.consensus_method.advice.adam
     if advice is not None and settings.update == "adam" and settings.agents > 1:
         warnings.warn(advice, GossamerWarning, stacklevel=2)
 
@@ -62,7 +62,7 @@ def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
 def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence[float]) -> bool:
     """Where mixing drives the agents apart and the method of consensus knows a remedy: they differ by more than a
     weight, and more so at every one of the last evaluations. Return whether a warning was given."""
-    remedy = settings.consensus_method.advice.apart
+    remedy = settings.consensus_method.advice.drift
     if remedy is None or len(disagreements) <= GROWING:
         return False
     last = disagreements[-1 - GROWING :]

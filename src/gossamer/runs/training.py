@@ -188,7 +188,7 @@ def disagreement_of(state: Run) -> float:
 
 def _check_loss(loss: float, state: Run) -> None:
     if not math.isfinite(loss):
-        remedy = state.settings.consensus_method.advice.diverged
+        remedy = state.settings.consensus_method.advice.divergence
         raise GossamerError(
             f"the training loss is {loss} at step {state.host.step}: the run has diverged; try a smaller --step-size"
             f"{f' or {remedy}' if remedy else ''}"

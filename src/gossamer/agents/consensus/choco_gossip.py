@@ -52,8 +52,8 @@ class ChocoGossipMethod:
     def advice(self) -> Advice:
         smaller = f"choco:{self.words},gamma={self.gamma / 4:.2g}"
         return Advice(
-            apart=f"choco's mixing step is too large, give a smaller one: --compress {smaller}",
-            diverged="a smaller gamma in --compress",
+            drift=f"choco's mixing step is too large, give a smaller one: --compress {smaller}",
+            divergence="a smaller gamma in --compress",
         )
 
     def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:

@@ -33,9 +33,9 @@ class HostedCombination:
 class Advice:
     """Remedies that a consensus method knows, each a part of a sentence; None where it has none."""
 
-    with_adam: str | None = None  # a warning before a run with adam
-    apart: str | None = None  # when the agents' weights drift apart
-    diverged: str | None = None  # when the loss is no longer finite
+    adam: str | None = None  # a warning before a run with adam
+    drift: str | None = None  # when the agents' weights drift apart
+    divergence: str | None = None  # when the loss is no longer finite
 
 
 class Consensus(Protocol):

@@ -73,10 +73,10 @@ def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
     hosted = np.isin(z, here)
     order = np.argsort(k * m + z)
     mirrored = order[np.searchsorted((k * m + z)[order], (z * m + k)[hosted])]
-    apart = np.flatnonzero(~hosted)
-    to, of = endpoint[z[apart]], endpoint[k[apart]]
-    sent = apart[np.lexsort((z[apart], k[apart], of, to))]  # by link, then by sender and receiver
-    received = apart[np.lexsort((k[apart], z[apart], of, to))]
+    remote = np.flatnonzero(~hosted)
+    to, of = endpoint[z[remote]], endpoint[k[remote]]
+    sent = remote[np.lexsort((z[remote], k[remote], of, to))]  # by link, then by sender and receiver
+    received = remote[np.lexsort((k[remote], z[remote], of, to))]
     hosts, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
     between = list(zip(*hosts.tolist(), counts.tolist(), strict=True))
     shape = (len(here), width)
