@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.commands.shard import read_hosts
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_secret
-from gossamer.peers.network.keys import make_keys
+from gossamer.peers.network.keys import make_keys, write_secret
 from gossamer.peers.shards.site_files import MOST_CLASSES, MOST_REST
 from gossamer.peers.shards.sites import site_of_file
 from gossamer.reading import read_text

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from gossamer.commands.common import err, tell, told_plainly
+from gossamer.commands.common import err, print_error, report_errors
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
 from gossamer.peers.refusals import COMMON
-from gossamer.report import terminal
 from gossamer.runs.documents import to_json
-from gossamer.runs.memory import kept_memory
 
 MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
 EXAMPLES = """[bold]Examples[/]
@@ -24,7 +22,7 @@ gossamer peer shards/agent-3 --give-up 600
 """
 
 
-@told_plainly
+@report_errors
 def peer(
     folder: Annotated[Path, typer.Argument(metavar="SHARD", help="The agent's folder.", show_default=False)],
     give_up: Annotated[
@@ -54,6 +52,9 @@ def peer(
     restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
     finished and left before it knew that all had.
     """
+    from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
+    from gossamer.runs.memory import kept_memory
+
     if insecure:
         err.print(
             "[bold red]--insecure:[/] messages are neither encrypted nor authenticated; anyone on this network can "
@@ -68,10 +69,10 @@ def peer(
         with kept_memory():
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbour, LeftEarly) as error:
-        tell(error)
+        print_error(error)
         raise typer.Exit(MISSING if isinstance(error, MissingNeighbour) else EARLY) from None
     if not report:
-        err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
+        err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
 
 def _print_json(state: dict[str, Any]) -> None:

@@ -5,19 +5,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer import api
-from gossamer.commands.common import err, told_plainly
-from gossamer.engines.simulation import start
-from gossamer.report import bars, terminal
-from gossamer.report.predictions import write_predictions
-from gossamer.runs import directory
+from gossamer.commands.common import err, report_errors
 from gossamer.runs.documents import to_json
 
 EXAMPLES = "[bold]Example[/]\n\ngossamer predict runs/digits-1"
 
 
-@told_plainly
+@report_errors
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     out: Annotated[
@@ -30,6 +26,12 @@ def predict(
 
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
     """
+    from gossamer import api
+    from gossamer.engines.simulation import start
+    from gossamer.report import bars, terminal
+    from gossamer.report.predictions import write_predictions
+    from gossamer.runs import directory
+
     with bars.download_bar(err, str(folder)) as progress:
         graph = api.graph_of(folder, progress)
     state = directory.read_weights(folder, graph, start)
@@ -40,5 +42,5 @@ def predict(
     else:
         terminal.show_scores(Console(), {"distributed": state.scores()})
         Console().print(
-            f"Predictions of {graph.num_vertices} vertices: [bold]{terminal.escape(str(target))}[/]", highlight=False
+            f"Predictions of {graph.num_vertices} vertices: [bold]{escape(str(target))}[/]", highlight=False
         )
