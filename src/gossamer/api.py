@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from gossamer.runs import directory
 from gossamer.runs.advice import warn_before
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.training import Hooks, Record, Run, baseline_settings, disagreement_of, go_on
 
@@ -57,7 +58,7 @@ def train(
     progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
     begin: directory.Begin = start,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 

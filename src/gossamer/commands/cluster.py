@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settin
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
     from gossamer.api import Result
@@ -59,7 +60,7 @@ def cluster(
     ] = GIVE_UP,
     as_json: AsJson = False,
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
 
@@ -98,7 +99,7 @@ def cluster(
 
 
 def _train(
-    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
+    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: Options
 ) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.engines.cluster import job

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES
 from gossamer.errors import GossamerError
+from gossamer.runs.options import Options
 
 if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option need none of them
     from gossamer.api import HooksFor
@@ -55,7 +56,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def combine_settings(dataset: str | None, options: dict[str, Any]) -> "Settings":
+def combine_settings(dataset: str | None, options: Options) -> "Settings":
     """Settings from a file or a data set's name, with the command line's options on top."""
     from gossamer.runs.settings import make_settings, read_settings
 

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -10,6 +10,7 @@ from rich.live import Live
 from gossamer.commands.common import combine_settings, err, load_data, report_errors, show_progress
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
     from gossamer.api import Result
@@ -31,7 +32,7 @@ def launch(
     out: RunDirectory = None,
     as_json: AsJson = False,
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train with one process an agent on this machine, over encrypted loopback connections.
 

@@ -3,7 +3,7 @@
 import secrets
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, make_private, read_bounded
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.reading import read_text
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
 EXAMPLES = """[bold]Examples[/]
@@ -67,7 +68,7 @@ def shard(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.
 

@@ -1,7 +1,7 @@
 """`gossamer topology`: design or choose who talks to whom, with a certificate and a picture."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
@@ -11,9 +11,13 @@ from gossamer.commands.common import combine_settings, err, load_data, report_er
 from gossamer.commands.options import AsJson, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from gossamer.experiments.fig2 import Sweep
     from gossamer.experiments.topologies import Topology
 
@@ -30,6 +34,13 @@ gossamer topology --data cora --topology ring --mixing fastest
 gossamer topology --sweep
 """
 SETTINGS = ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
+
+
+class Precision(TypedDict, total=False):
+    """Precision of a design, where it is not the default."""
+
+    floor: float
+    tolerance: float
 
 
 @report_errors
@@ -89,7 +100,7 @@ def topology(
     ] = None,
     as_json: AsJson = False,
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap takes.
 
@@ -106,7 +117,11 @@ def topology(
 
     if out is not None:
         directory.check_new(out)
-    given = {name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None}
+    given = Precision()
+    if floor is not None:
+        given["floor"] = floor
+    if tolerance is not None:
+        given["tolerance"] = tolerance
     made: Topology | Sweep
     if sweep:
         if parameters is not None:
@@ -127,8 +142,8 @@ def topology(
 def _design(
     shared_edges: Path | None,
     settings: Settings,
-    options: dict[str, Any],
-    given: dict[str, Any],
+    options: Options,
+    given: Precision,
     parameters: int | None,
 ) -> "Topology":
     """One topology, for a matrix B or for data."""
@@ -149,7 +164,7 @@ def _design(
 
 
 def _sweep(
-    data: str | None, shared_edges: Path | None, settings: Settings, options: dict[str, Any], given: dict[str, Any]
+    data: str | None, shared_edges: Path | None, settings: Settings, options: Options, given: Precision
 ) -> "Sweep":
     """Designs for many gaps: for a matrix B, for data, or for a random A."""
     from gossamer.experiments import fig2, topologies
@@ -169,7 +184,7 @@ def _sweep(
         return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
-def _matrix(path: Path, options: dict[str, Any]) -> Any:
+def _matrix(path: Path, options: Options) -> "NDArray[np.float64]":
     """B from a file, with as many agents as the command line asks for, if it does."""
     from gossamer.experiments import topologies
 

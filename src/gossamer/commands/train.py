@@ -1,7 +1,7 @@
 """`gossamer train`: a training run simulated on this machine, beside its two references."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from gossamer.commands.common import (
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def train(
     ] = None,
     as_json: AsJson = False,
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train a graph convolutional network across agents, simulated on this machine.
 

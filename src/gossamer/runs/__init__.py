@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     settings         typed settings of a run
+    options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined
     capacity         memory that weights and matrices need
