@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gossamer.commands import logs
 from gossamer.commands.common import (
     INTERRUPTED,
     MISTAKE,
@@ -18,7 +19,7 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
@@ -59,6 +60,7 @@ def cluster(
         ),
     ] = GIVE_UP,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
     options: Options,
 ) -> None:
@@ -68,6 +70,7 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
+    logs.configure(log_level)
     from gossamer.engines.cluster import job
     from gossamer.engines.cluster.distributed import reach_barrier
     from gossamer.engines.cluster.engine import LostRank

@@ -1,5 +1,6 @@
 """Parts of all commands: error messages and exit codes, settings from the command line, data, progress."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option 
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 err = Console(stderr=True)
+log = logging.getLogger(__name__)
 
 
 def print_error(error: GossamerError) -> None:
@@ -76,6 +78,7 @@ def combine_settings(dataset: str | None, options: Options) -> "Settings":
         err.print(
             "adam follows a tracked estimate of the whole gradient; --no-track: each agent's own", highlight=False
         )
+    log.debug("settings: %s", settings)
     return settings
 
 
@@ -85,7 +88,9 @@ def load_data(settings: "Settings") -> "DataGraph":
     from gossamer.report import bars
 
     with bars.download_bar(err, settings.dataset) as progress:
-        return load(settings.dataset, settings.seed, progress)
+        graph = load(settings.dataset, settings.seed, progress)
+    log.info("%s: %d vertices, %d edges", graph.name, graph.num_vertices, len(graph.edges))
+    return graph
 
 
 @contextmanager

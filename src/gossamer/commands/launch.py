@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
+from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, err, load_data, report_errors, show_progress
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
 
@@ -31,6 +32,7 @@ def launch(
     dataset: Dataset = None,
     out: RunDirectory = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
     options: Options,
 ) -> None:
@@ -39,6 +41,7 @@ def launch(
     Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
     The result is the simulation's.
     """
+    logs.configure(log_level)
     settings = combine_settings(dataset, options)
     from gossamer import launching
     from gossamer.report import terminal

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -25,6 +25,11 @@ RunDirectory = Annotated[
     typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Level = Literal["debug", "info", "warning", "error"]
+LogLevel = Annotated[
+    Level,
+    typer.Option(metavar="LEVEL", help=f"Least level of the log on standard error: {', '.join(get_args(Level))}."),
+]
 
 PANELS = {  # of --help, by their first setting: the others follow as in Settings
     "agents": "Agents and their links",

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, report_errors
+from gossamer.commands.options import LogLevel
 from gossamer.peers.network.addresses import check_address
 from gossamer.peers.refusals import COMMON
 from gossamer.runs.documents import to_json
@@ -45,6 +47,7 @@ def peer(
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
 
@@ -52,6 +55,7 @@ def peer(
     restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
     finished and left before it knew that all had.
     """
+    logs.configure(log_level)
     from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
     from gossamer.runs.memory import kept_memory
 

@@ -7,7 +7,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gossamer.commands import logs
 from gossamer.commands.common import err, report_errors
+from gossamer.commands.options import LogLevel
 from gossamer.runs.documents import to_json
 
 EXAMPLES = "[bold]Example[/]\n\ngossamer predict runs/digits-1"
@@ -21,11 +23,13 @@ def predict(
         typer.Option(help="CSV file to write. [dim]\\[default: DIR/predictions.csv][/]", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.
 
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
     """
+    logs.configure(log_level)
     from gossamer import api
     from gossamer.engines.simulation import start
     from gossamer.report import bars, terminal

@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gossamer.commands import logs
 from gossamer.commands.common import err, report_errors
-from gossamer.commands.options import AsJson
+from gossamer.commands.options import AsJson, LogLevel
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
 
@@ -53,6 +54,7 @@ def reproduce(
         ),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Reproduce the paper's figures and tables, and check its claims one by one.
 
@@ -63,6 +65,7 @@ def reproduce(
     An interrupted reproduction goes on where it stopped.
     docs/reproduction.md holds the outcome.
     """
+    logs.configure(log_level)
     from gossamer.experiments import verdicts
     from gossamer.report import bars, terminal
 

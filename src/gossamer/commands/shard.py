@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from gossamer.choices import DATASET_NAMES
+from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, load_data, print_warning, report_errors, show_progress
-from gossamer.commands.options import with_settings
+from gossamer.commands.options import LogLevel, with_settings
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, make_private, read_bounded
 from gossamer.peers.network.addresses import Contact, check_address
@@ -67,6 +68,7 @@ def shard(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
+    log_level: LogLevel = "warning",
     *,
     options: Options,
 ) -> None:
@@ -75,6 +77,7 @@ def shard(
     An agent without a public key in the hosts file gets a key pair here; whoever cuts has then seen its secret.
     With --site, make the shard of one site from its own data alone; it plans the rest with its neighbours.
     """
+    logs.configure(log_level)
     if site is not None:
         if dataset is not None or hosts is not None or ranks is not None or options:
             raise GossamerError(

@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 
 from gossamer.choices import DATASET_NAMES
+from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, err, load_data, report_errors
-from gossamer.commands.options import AsJson, with_settings
+from gossamer.commands.options import AsJson, LogLevel, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
@@ -99,6 +100,7 @@ def topology(
         typer.Option(help="Folder to write. [dim]\\[default: topologies/NAME-NUMBER][/]", show_default=False),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
     options: Options,
 ) -> None:
@@ -108,6 +110,7 @@ def topology(
 
     JSON and a picture go to a folder.
     """
+    logs.configure(log_level)
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
     settings = combine_settings(data, options)

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gossamer.commands import logs
 from gossamer.commands.common import (
     INTERRUPTED,
     combine_settings,
@@ -15,7 +16,7 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
@@ -48,6 +49,7 @@ def train(
         typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
     options: Options,
 ) -> None:
@@ -57,6 +59,7 @@ def train(
 
     Tables go to the terminal; weights, metrics and curves.png to the run directory.
     """
+    logs.configure(log_level)
     if resume is None:
         result, folder = _train(combine_settings(dataset, options), out)
     else:
