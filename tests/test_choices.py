@@ -3,8 +3,6 @@
 import pytest
 
 from gossamer import choices
-from gossamer.agents.consensus.compression import parse_compression
-from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.agents.rules import RULES
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.choices import Choices
@@ -25,13 +23,12 @@ TABLES = {
     "ACTIVATION_NAMES": tuple(ACTIVATIONS),
     "SHIFT_NAMES": ("auto", *SHIFTS),
     "UPDATE_NAMES": tuple(RULES),
-    "BOUNDARY_BITS": tuple(ROW_CODECS),
 }
 ALL = {name: value for name, value in vars(choices).items() if isinstance(value, Choices)}
 
 
 def test_every_list_of_names_is_compared() -> None:
-    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "DTYPE_NAMES"}
+    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "BOUNDARY_BITS", "DTYPE_NAMES"}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -40,9 +37,13 @@ def test_names_are_those_of_the_table(name: str) -> None:
     assert ALL[name].names == TABLES[name]  # the table is where `module` and `table` say, and adds nothing
 
 
-def test_every_form_of_compression_is_understood() -> None:
+def test_every_other_choice_is_understood() -> None:
     for form in choices.COMPRESSION_FORMS.names:
-        parse_compression(form.replace("RANK", "2").replace("SHARE", "0.1"))
+        make_settings({"compress": form.replace("RANK", "2").replace("SHARE", "0.1")})
+    for bits in choices.BOUNDARY_BITS.names:
+        assert (make_settings({"boundary_bits": bits}).row_codec is None) == (bits == 0)
+    for name in choices.DTYPE_NAMES.names:
+        assert str(make_settings({"dtype": name}).torch_dtype) == f"torch.{name}"
 
 
 @pytest.mark.parametrize(

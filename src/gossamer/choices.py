@@ -96,9 +96,5 @@ COMPRESSION_FORMS = Choices(
         "choco:randk=SHARE": "public copies",
     }
 )
-BOUNDARY_BITS = Choices(
-    {0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"},
-    "gossamer.agents.row_codecs",
-    "ROW_CODECS",
-)
+BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
 DTYPE_NAMES = Choices(_plain("float32", "float64"))
