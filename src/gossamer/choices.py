@@ -1,4 +1,4 @@
-"""Names that settings take, with what --help says of each: read without importing the tables of what they stand for.
+"""Names that settings take, with remarks for --help, apart from the tables of their values, which import PyTorch.
 
 Whoever adds to a table from outside the package (docs/extending.md) adds to its names. tests/test_choices.py compares
 the names here with the tables.

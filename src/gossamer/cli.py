@@ -65,7 +65,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, *
     print_warning(str(message))
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -76,7 +76,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def callback(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass

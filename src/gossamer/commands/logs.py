@@ -3,7 +3,7 @@
 import logging
 import sys
 
-FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LINE_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def configure(level: str) -> None:
@@ -12,7 +12,7 @@ def configure(level: str) -> None:
     for handler in [old for old in logger.handlers if isinstance(old, StderrHandler)]:
         logger.removeHandler(handler)
     handler = StderrHandler()
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setFormatter(logging.Formatter(LINE_FORMAT))
     logger.addHandler(handler)
     logger.setLevel(level.upper())
     logger.propagate = False

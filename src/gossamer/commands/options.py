@@ -43,7 +43,7 @@ PANELS = {  # of --help, by their first setting: the others follow as in Setting
 def with_settings(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one option for each setting, or only for some; those that the user sets arrive as `options`."""
     names = only or tuple(name for name in Settings.model_fields if name != "dataset")
-    made = [_parameter(name) for name in names]
+    made = [_make_parameter(name) for name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
@@ -59,7 +59,7 @@ def with_settings(*only: str) -> Callable[[Callable[..., None]], Callable[..., N
     return decorate
 
 
-def _parameter(name: str) -> inspect.Parameter:
+def _make_parameter(name: str) -> inspect.Parameter:
     """The option of a setting, as a function's parameter."""
     field = Settings.model_fields[name]
     shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
@@ -70,16 +70,16 @@ def _parameter(name: str) -> inspect.Parameter:
     metavar = None
     if get_origin(kind) is tuple:
         kind, metavar = str, "WIDTHS"
-    elif _bare(kind) is bool:
+    elif _unwrap_optional(kind) is bool:
         default = ""
         flag = f"{flag}/--no-{word}" if field.default is not False else flag
     else:
-        metavar = {int: "N", float: "X", str: "NAME"}[_bare(kind)]
+        metavar = {int: "N", float: "X", str: "NAME"}[_unwrap_optional(kind)]
     option = typer.Option(
         flag,
         help=f"{' '.join((field.description or '').split())}{default}",
         metavar=metavar,
-        rich_help_panel=_panel(name),
+        rich_help_panel=_find_panel(name),
         show_default=False,
     )
     return inspect.Parameter(
@@ -90,12 +90,12 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-def _panel(name: str) -> str:
+def _find_panel(name: str) -> str:
     """Title of a setting's panel: the last that begins before it."""
     names = list(Settings.model_fields)
     return [PANELS[first] for first in names[: names.index(name) + 1] if first in PANELS][-1]
 
 
-def _bare(annotation: Any) -> Any:
+def _unwrap_optional(annotation: Any) -> Any:
     """The type inside `X | None`."""
     return next((part for part in get_args(annotation) if part is not type(None)), annotation)

@@ -15,7 +15,7 @@ from gossamer.peers.network.addresses import check_address
 from gossamer.peers.refusals import COMMON
 from gossamer.runs.documents import to_json
 
-MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
+NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -74,7 +74,7 @@ def peer(
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbour, LeftEarly) as error:
         print_error(error)
-        raise typer.Exit(MISSING if isinstance(error, MissingNeighbour) else EARLY) from None
+        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbour) else LEFT_EARLY) from None
     if not report:
         err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
@@ -84,7 +84,7 @@ def _print_json(state: dict[str, Any]) -> None:
 
 
 class _Lines:
-    """A line whenever something has changed."""
+    """Prints a line whenever something has changed."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -106,7 +106,7 @@ class _Lines:
 
 
 def _leave_with_parent() -> None:
-    """The parent keeps the other end of our standard input open as long as it lives."""
+    """End this process with its parent, which keeps the other end of standard input open as long as it lives."""
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -28,7 +28,7 @@ gossamer shard --site site.toml --out shards
 
 gossamer shard cora --agents 10 --ranks 2 --out runs/cut
 """
-MOST_LINE, MOST_REST = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
+MOST_LINE, MOST_COMMENTS = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
 
 
 @report_errors
@@ -83,7 +83,7 @@ def shard(
             raise GossamerError(
                 "--site takes everything from the site file: give no data set, hosts, ranks or settings"
             )
-        _from_site(site, out)
+        _make_site_shard(site, out)
     elif dataset is None or (hosts is None) == (ranks is None):
         raise GossamerError("expected a data set and either --hosts FILE or --ranks N, or --site FILE")
     elif ranks is not None:
@@ -132,7 +132,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     terminal.show_shards(Console(), shards, out)
 
 
-def _from_site(site: Path, out: Path) -> None:
+def _make_site_shard(site: Path, out: Path) -> None:
     from gossamer.peers.shards.sites import site_of_file, write_site_shard
     from gossamer.report import terminal
     from gossamer.runs.shares import MANIFEST
@@ -166,7 +166,7 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], d
     from gossamer.peers.network.keys import make_keys, split_key
 
     try:
-        text = read_text(path, MOST_REST + MOST_LINE * num_agents)
+        text = read_text(path, MOST_COMMENTS + MOST_LINE * num_agents)
     except FileError as error:
         raise GossamerError(f"cannot read the hosts file {path}: {error.reason}") from None
     lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]

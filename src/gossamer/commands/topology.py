@@ -158,7 +158,7 @@ def _design(
         if unused:
             raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
     if shared_edges is not None:
-        B = _matrix(shared_edges, options)
+        B = _read_matrix(shared_edges, options)
         with bars.design_bar(err) as progress:
             return topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
     graph = load_data(settings)
@@ -177,7 +177,7 @@ def _sweep(
     if fixed:
         raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
     if shared_edges is not None:
-        B, name = _matrix(shared_edges, options), shared_edges.stem
+        B, name = _read_matrix(shared_edges, options), shared_edges.stem
     elif data is not None:
         graph = load_data(settings)
         B, name = topologies.shared_edges_of(graph, settings), graph.name
@@ -187,13 +187,13 @@ def _sweep(
         return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
-def _matrix(path: Path, options: Options) -> "NDArray[np.float64]":
+def _read_matrix(path: Path, options: Options) -> "NDArray[np.float64]":
     """B from a file, with as many agents as the command line asks for, if it does."""
     from gossamer.experiments import topologies
 
     B = topologies.read_shared_edges(path)
     if "assignment" in options:
-        raise GossamerError("--assignment is for --data; --shared-edges says already what agents share")
+        raise GossamerError("--assignment is for --data; --shared-edges gives what agents share")
     if options.get("agents", len(B)) != len(B):
         raise GossamerError(f"{path} is for {len(B)} agents, and --agents asks for {options['agents']}")
     return B

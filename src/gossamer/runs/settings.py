@@ -40,7 +40,7 @@ MOST_THREADS = 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
 
 
-def _widths(value: Any) -> Any:
+def _split_widths(value: Any) -> Any:
     """Accept 64, "64,32" and [64, 32]."""
     if isinstance(value, int):
         return (value,)
@@ -49,13 +49,13 @@ def _widths(value: Any) -> Any:
     return value
 
 
-def _one_line(value: str) -> str:
+def _check_one_line(value: str) -> str:
     if not value.isprintable():
         raise ValueError("expected text without control characters")
     return value
 
 
-def _compression(value: str) -> str:
+def _check_compression(value: str) -> str:
     from gossamer.agents.consensus.compression import parse_compression
 
     try:
@@ -65,7 +65,7 @@ def _compression(value: str) -> str:
     return value
 
 
-Text = Annotated[str, Field(max_length=4000), AfterValidator(_one_line)]  # a name or a path
+Text = Annotated[str, Field(max_length=4000), AfterValidator(_check_one_line)]  # a name or a path
 
 
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
@@ -104,7 +104,7 @@ class Settings(BaseModel):
     )
     order: int = Field(default=1, ge=1, le=16)
     """Order P of a layer's filter."""
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(_widths), Field(max_length=MOST_LAYERS)] = (64,)
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(_split_widths), Field(max_length=MOST_LAYERS)] = (64,)
     """Widths of the hidden layers, as in 64 or 64,32."""
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
@@ -145,7 +145,7 @@ class Settings(BaseModel):
     """Start all agents from the same weights instead of each from its own; by default those that track do."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Decides everything random."""
-    compress: Annotated[str, Field(max_length=100), AfterValidator(_compression)] = Field(
+    compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
     )
     boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
