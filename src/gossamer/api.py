@@ -9,7 +9,6 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from gossamer.agents import MASKS
 from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import start
@@ -20,8 +19,9 @@ from gossamer.runs.advice import warn_before
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.options import Options
+from gossamer.runs.records import Record, Summary
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Record, Run, baseline_settings, disagreement_of, go_on
+from gossamer.runs.training import Hooks, Run, baseline_settings, disagreement_of, go_on
 
 HooksFor = Callable[[str, int, int], Hooks]  # of a model's name, its first step and its last
 
@@ -31,7 +31,7 @@ class Result:
     """A finished (or interrupted) comparison: the distributed run, the references, and the summary of `--json`."""
 
     run: Run
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
     baseline_histories: dict[str, list[Record]] = field(default_factory=dict)
 
     @property
@@ -201,10 +201,10 @@ def _final(state: Run) -> Scores:
 
 
 def _masks_of(record: Record) -> Scores:
-    return {mask: record[mask] for mask in MASKS}
+    return {"train": record["train"], "validation": record["validation"], "test": record["test"]}
 
 
-def _summary(state: Run) -> dict[str, Any]:
+def _summary(state: Run) -> Summary:
     """The object of `--json`, without the references."""
     final, apart = _final(state), disagreement_of(state)  # for which all hosts are needed
     if not state.engine.leads:
