@@ -71,7 +71,8 @@ def pyg(graph: DataGraph, sparse_features: bool) -> Step:
             else:
                 x = dropout(x, 0.5)
             x = self.first(x, edge_index).relu()
-            return self.second(dropout(x, 0.5), edge_index)
+            outputs: torch.Tensor = self.second(dropout(x, 0.5), edge_index)
+            return outputs
 
     coo = graph.features.tocoo()
     if sparse_features:

@@ -19,12 +19,13 @@ def write_npz(graph: DataGraph, path: str) -> None:
     a = graph.adjacency
     arrays = {"data": a.data.astype(np.float32), "indices": a.indices, "indptr": a.indptr, "shape": np.array(a.shape)}
     split = {"train_idx": graph.train, "val_idx": graph.validation, "test_idx": graph.test}
+    indices: dict[str, Any] = {name: np.flatnonzero(mask) for name, mask in split.items()}
     np.savez(
         path,
         **{f"adj_matrix.{name}": array for name, array in arrays.items()},
         features=graph.features,
         labels=graph.targets,
-        **{name: np.flatnonzero(mask) for name, mask in split.items()},
+        **indices,
     )
 
 

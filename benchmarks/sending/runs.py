@@ -58,7 +58,9 @@ def measured(folder: Path, trial: Trial) -> Curve:
         }
 
     # What a compression means may change while its name stays.
-    return Cache(folder).get(settings.model_dump(mode="json") | {"compression": repr(settings.compression)}, compute)
+    key = settings.model_dump(mode="json") | {"compression": repr(settings.compression)}
+    found: Curve = Cache(folder).get(key, compute)
+    return found
 
 
 def mean_of(curves: list[Curve], what: str) -> float:

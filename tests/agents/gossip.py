@@ -28,7 +28,7 @@ def drawn(m: int, seed: int = 0) -> Params:
 
 def disagreement(params: Params) -> float:
     """How far the agents are from their mean."""
-    return sum(float((part - part.mean(0)).square().sum()) for part in params.values()) ** 0.5
+    return float(sum(float((part - part.mean(0)).square().sum()) for part in params.values()) ** 0.5)
 
 
 class Gossip:

@@ -1,5 +1,7 @@
 """Public copies: the textbook's recursion with every agent's copies, and no error that stays."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,8 @@ def rounded(change: np.ndarray, bits: int) -> np.ndarray:
     """Each row's nearest multiples of the smallest power of 2^(1/4) that is large enough."""
     levels = 2 ** (bits - 1) - 1
     scale = 2.0 ** (np.ceil(4 * np.log2(np.abs(change).max(-1, keepdims=True) / levels)) / 4)
-    return np.round(change / scale) * scale
+    found: np.ndarray = np.round(change / scale) * scale
+    return found
 
 
 def largest(change: np.ndarray, share: float) -> np.ndarray:
@@ -36,7 +39,9 @@ def largest(change: np.ndarray, share: float) -> np.ndarray:
         ("choco:topk=0.2,gamma=0.3", lambda change: largest(change, 0.2), 0.3),
     ],
 )
-def test_rounds_equal_the_textbooks(compress: str, compressed, gamma: float) -> None:
+def test_rounds_equal_the_textbooks(
+    compress: str, compressed: Callable[[np.ndarray], np.ndarray], gamma: float
+) -> None:
     """x^_k += compress(psi_k - x^_k), w_k = psi_k + gamma sum_z C_kz (x^_z - x^_k), with all copies kept."""
     psi = drawn(5)
     gossip = Gossip(compress, RING, psi)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ import torch
 from agents.cases import Case, M, make_case, watched
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
-from peers.peers import check, deployed, in_threads, simulated
+from peers.harness import check, deployed, in_threads, simulated
 
-from gossamer.agents import Host, loss_gradient, training_step
+from gossamer.agents import Host, Outbox, loss_gradient, training_step
 from gossamer.agents.exchange import joined
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
@@ -37,7 +38,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LAYERS, "maximum", KIND)
 
 
-def problem(options: dict) -> Case:
+def problem(options: dict[str, Any]) -> Case:
     return make_case(kind="maximum", **options)
 
 
@@ -53,7 +54,7 @@ def reference(case: Case, host: Host) -> tuple[torch.Tensor, dict[str, torch.Ten
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("grouping", [[list(range(M))], *GROUPINGS], ids=str)
-def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options: dict) -> None:
+def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options: dict[str, Any]) -> None:
     case = problem(options)
     hosts = [case.host(group) for group in grouping]
     loss, expected = reference(case, case.host())
@@ -67,7 +68,7 @@ def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options
 
 @pytest.mark.parametrize("joined_hosts", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_hosting_changes_nothing(options: dict, joined_hosts: bool) -> None:
+def test_hosting_changes_nothing(options: dict[str, Any], joined_hosts: bool) -> None:
     case = problem({**options, "dropout": 0.3})
     grouping = GROUPINGS[2]
     hosting = np.empty(M, dtype=np.int64)
@@ -105,7 +106,7 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
     deployment, settings = deployed(layers="maximum", update="gd", steps=3)
     sent: Counter[str] = Counter()
 
-    def note(outbox) -> None:
+    def note(outbox: Outbox) -> None:
         sent[str(outbox.phase)] += sum(joined(m).numel() * 8 for m in outbox.messages.values())
 
     hosts = [host_of(deployment, settings, [k]) for k in range(deployment.num_agents)]
@@ -123,10 +124,10 @@ def test_a_link_carries_each_needed_source_once() -> None:
     case = problem({"num_layers": 1})
     sent: dict[tuple[int, int], int] = {}
 
-    def note(outbox) -> None:
+    def note(outbox: Outbox) -> None:
         if outbox.phase == "forward":
             for link, message in outbox.messages.items():
-                sent[tuple(link)] = len(joined(message))
+                sent[link.sender, link.receiver] = len(joined(message))
 
     run_together([watched(evaluate(case.host([k])), note) for k in range(M)])
     entries = case.shift.tocoo()

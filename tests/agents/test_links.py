@@ -10,7 +10,7 @@ from gossamer.agents import Link, factor
 from gossamer.agents.links import _numbered
 
 
-def cross_edges(seed: int, n: int, m: int, density: float):
+def cross_edges(seed: int, n: int, m: int, density: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     owner = random.integers(0, m, n)
     D = random.standard_normal((n, n)) * (random.random((n, n)) < density)

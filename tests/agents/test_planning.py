@@ -10,7 +10,7 @@ from agents.cases import Case, make_case, watched
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents.exchange import Outbox
+from gossamer.agents.exchange import Outbox, joined
 from gossamer.agents.planning import Site, plan_site, planned_shapes
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.assignment import shared_edges
@@ -121,7 +121,11 @@ def test_every_exchange_expects_what_was_announced() -> None:
     case = make_case(order=2)
     seen: dict[int, list[Any]] = {k: [] for k in range(M)}
     planned = sites(case, "normalized", links_of(case))
-    run_together([watched(plan_site(site), lambda box, k=site.agent: seen[k].append(box.expected)) for site in planned])
+
+    def note_for(k: int) -> Callable[[Outbox], None]:
+        return lambda box: seen[k].append(box.expected)
+
+    run_together([watched(plan_site(site), note_for(site.agent)) for site in planned])
     for site in planned:
         assert seen[site.agent] == planned_shapes(site)
 
@@ -149,12 +153,12 @@ def lying(site: Site, at: int, lie: Callable[[np.ndarray], None]) -> Any:
     def told(box: Outbox) -> None:
         if box.index == index:
             for vector in {id(message): message for message in box.messages.values()}.values():
-                lie(vector.numpy())
+                lie(joined(vector).numpy())
 
     return watched(plan_site(site), told)
 
 
-def put(place: int, value: float) -> Callable[[np.ndarray], None]:
+def put(place: int | slice, value: float) -> Callable[[np.ndarray], None]:
     return lambda vector: vector.__setitem__(place, value)
 
 

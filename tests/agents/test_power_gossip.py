@@ -1,5 +1,7 @@
 """Consensus by low-rank differences does to a link what the power iteration says, and loses nothing for ever."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,8 @@ def with_values(*values: float, shape: tuple[int, int] = (9, 7)) -> Tensor:
     """A matrix with these singular values."""
     random = torch.Generator().manual_seed(1)
     u, v = (torch.linalg.qr(torch.randn(n, n, generator=random, dtype=torch.float64)).Q for n in shape)
-    return u[:, : len(values)] * torch.tensor(values, dtype=torch.float64) @ v[:, : len(values)].T
+    found: Tensor = u[:, : len(values)] * torch.tensor(values, dtype=torch.float64) @ v[:, : len(values)].T
+    return found
 
 
 def close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-10) -> None:
@@ -160,7 +163,7 @@ def test_all_hosts_keep_room_for_as_many_links_as_any_agent_has() -> None:
 
 def test_both_ends_see_the_same_zeros() -> None:
     """A difference of 0 has no sign, which some LAPACKs' qr would follow."""
-    mixing = Gossip("power:2", RING, drawn(5)).mixing
+    mixing: Any = Gossip("power:2", RING, drawn(5)).mixing
     own = torch.full((*mixing.ends.weight.shape, 6), 1.5, dtype=torch.float64)
     across = mixing._across(own, own.clone())
     assert not torch.signbit(across).any()

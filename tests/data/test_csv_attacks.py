@@ -12,8 +12,7 @@ import pytest
 from data import test_tables
 from mutations import loads, mutate, mutate_lines, no_longer_than
 
-from gossamer.data import blocks
-from gossamer.data.blocks import Blocks
+from gossamer.data.blocks import Blocks, blocks
 from gossamer.data.roads import read_roads
 from gossamer.data.rows import SHARE, read_matrix, read_rows
 from gossamer.data.site import read_site

@@ -142,12 +142,18 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
         while not (network.members.get(1) and network.members[1].position[0] == 2):
             network.step()
         member = network.members[1]
-        member._on_refused = lambda sender, error, refused=refused: refused.append((sender, str(error)))
+
+        def note(sender: int, error: RefusedError, kept: list[tuple[int, str]] = refused) -> None:
+            kept.append((sender, str(error)))
+
+        member._on_refused = note
         while str(member.exchanges.current.phase) != phase or 0 not in member.waiting_for:
             network.step()
         exchange = member.exchanges.current
         (shape,) = [shape for link, shape in exchange.expected.items() if link.sender == 0]
-        plan = member._schedule(member.position)[0]
+        planned = member._schedule(member.position)
+        assert planned is not None
+        plan = planned[0]
         frame = Frame(0, member.epoch, member.position, plan, phase, exchange.index, torch.full(shape, 1e30).double())
         member.receive(0, encode(frame, RUN), network.now)
         network.run()

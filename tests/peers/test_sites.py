@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peers.harness import M, deployed, in_threads, simulated
 from peers.memory import Hub
-from peers.peers import M, deployed, in_threads, simulated
 from peers.processes import Agents, wait_until
 from scipy import sparse
 

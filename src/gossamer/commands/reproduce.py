@@ -25,12 +25,13 @@ gossamer reproduce all --quick --out quick
 
 gossamer reproduce fig4 --seeds 5 --json
 """
+Part = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "table2", "theory", "all"]
 
 
 @report_errors
 def reproduce(
     what: Annotated[
-        Literal["fig2", "fig3", "fig4", "fig5", "fig6", "table2", "theory", "all"],
+        Part,
         typer.Argument(help="Which part of the paper.", show_default=False),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer steps and points: seconds instead of minutes.")] = False,
