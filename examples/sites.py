@@ -15,8 +15,8 @@ import numpy as np
 
 import gossamer
 from gossamer.assignment import assign, shared_edges
-from gossamer.peers.local_processes import free_ports, write_secret
-from gossamer.peers.network.keys import make_keys
+from gossamer.peers.local_processes import free_ports
+from gossamer.peers.network.keys import make_keys, write_secret
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ The code follows the pipeline of the paper:
     cli           the sub-commands joined
 and stands on
     errors        exceptions and warnings
+    choices       names that settings take, without what they stand for
     files         files written whole or not at all, locks, private files
     reading       text files of a bounded size
     machine       memory that this process may take

@@ -13,7 +13,8 @@ import torch
 from peers.harness import deployed, kept
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_secret, write_shards
+from gossamer.peers.local_processes import write_shards
+from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.process import MissingNeighbour, Watch, run_peer
 from gossamer.peers.shards.shard import read_shard

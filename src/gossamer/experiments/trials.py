@@ -23,8 +23,9 @@ from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
+from gossamer.runs.records import Mask, Record
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Record, Run, go_on, short_record
+from gossamer.runs.training import Hooks, Run, go_on, short_record
 
 Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
@@ -133,9 +134,9 @@ def curve_of(state: Run) -> Curve:
     }
 
 
-def _score(record: Record, mask: str) -> float:
+def _score(record: Record, mask: Mask) -> float:
     """Accuracy or mean squared error."""
-    scores: dict[str, float] = record[mask]
+    scores = record[mask]
     return scores["accuracy"] if "accuracy" in scores else scores["mse"]
 
 

@@ -1,6 +1,6 @@
 """What a person watches in the terminal: progress bars."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from gossamer.report.curves import LABELS
+from gossamer.runs.records import Record
 
 
 @contextmanager
@@ -70,7 +71,7 @@ class TrainingBars:
         def on_step(step: int, loss: float) -> None:
             update(completed=step)
 
-        def on_record(record: Mapping[str, Any]) -> None:
+        def on_record(record: Record) -> None:
             held_out = record["validation"]
             measures = f"loss {record['train']['loss']:.4f} "
             accuracy = held_out.get("accuracy")

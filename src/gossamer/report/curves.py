@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.files import write_atomically
+from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F
 LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
 
 
-def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]], classes: bool, title: str) -> None:
+def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], classes: bool, title: str) -> None:
     """Draw the evaluations of each model; written whole or not at all."""
     from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
 
