@@ -16,13 +16,13 @@ from gossamer.commands.common import (
     err,
     load_data,
     print_error,
+    print_json,
     report_errors,
     show_progress,
 )
 from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.errors import GossamerError
-from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def cluster(
                 raise typer.Exit(MISTAKE) from None
             raise
     if rank == 0 and as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     elif rank == 0:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.run.complete:

@@ -3,7 +3,7 @@
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -36,6 +36,13 @@ def print_error(error: GossamerError) -> None:
 def print_warning(text: str) -> None:
     """Print a warning."""
     err.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def print_json(content: Mapping[str, object]) -> None:
+    """Print the object of `--json`."""
+    from gossamer.runs.documents import to_json
+
+    print(to_json(content), flush=True)
 
 
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.live import Live
 
 from gossamer.commands import logs
-from gossamer.commands.common import combine_settings, err, load_data, report_errors, show_progress
+from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors, show_progress
 from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
-from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def launch(
     with directory.claimed(folder):
         result = _launch(state, graph, folder)
     if as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
 

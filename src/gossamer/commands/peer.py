@@ -9,11 +9,10 @@ import typer
 from rich.markup import escape
 
 from gossamer.commands import logs
-from gossamer.commands.common import err, print_error, report_errors
+from gossamer.commands.common import err, print_error, print_json, report_errors
 from gossamer.commands.options import LogLevel
 from gossamer.peers.network.addresses import check_address
 from gossamer.peers.refusals import COMMON
-from gossamer.runs.documents import to_json
 
 NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
 EXAMPLES = """[bold]Examples[/]
@@ -67,7 +66,7 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    shown = _print_json if report else _Lines()
+    shown = print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
         with kept_memory():
@@ -77,10 +76,6 @@ def peer(
         raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbour) else LEFT_EARLY) from None
     if not report:
         err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
-
-
-def _print_json(state: dict[str, Any]) -> None:
-    print(to_json(state), flush=True)
 
 
 class _Lines:

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from gossamer.commands import logs
-from gossamer.commands.common import err, report_errors
+from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import LogLevel
-from gossamer.runs.documents import to_json
 
 EXAMPLES = "[bold]Example[/]\n\ngossamer predict runs/digits-1"
 
@@ -42,7 +41,7 @@ def predict(
     target = out or folder / "predictions.csv"
     write_predictions(target, graph, state.deployment.assignment, state.predict())
     if as_json:
-        print(to_json({"predictions": str(target), **state.scores()}))
+        print_json({"predictions": str(target), **state.scores()})
     else:
         terminal.show_scores(Console(), {"distributed": state.scores()})
         Console().print(

@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from gossamer.commands import logs
-from gossamer.commands.common import err, report_errors
+from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import AsJson, LogLevel
 from gossamer.errors import GossamerError
-from gossamer.runs.documents import to_json
 
 if TYPE_CHECKING:
     from gossamer.experiments.reproduction import Follow, Outcome
@@ -85,7 +84,7 @@ def reproduce(
     if outcomes:
         verdicts.save(parent, outcomes)
     if as_json:
-        print(to_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes}))
+        print_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes})
     else:
         for outcome in outcomes:
             terminal.show_claims(Console(), outcome, verdicts.verdict(outcome.claims), parent / outcome.name)

@@ -8,10 +8,9 @@ from rich.console import Console
 
 from gossamer.choices import DATASET_NAMES
 from gossamer.commands import logs
-from gossamer.commands.common import combine_settings, err, load_data, report_errors
+from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors
 from gossamer.commands.options import AsJson, LogLevel, with_settings
 from gossamer.errors import GossamerError
-from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
@@ -135,7 +134,7 @@ def topology(
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     made.save(folder)
     if as_json:
-        print(to_json(made.to_dict()))
+        print_json(made.to_dict())
     elif isinstance(made, Sweep):
         terminal.show_sweep(Console(), made, folder)
     else:

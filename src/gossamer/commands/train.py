@@ -13,12 +13,12 @@ from gossamer.commands.common import (
     combine_settings,
     err,
     load_data,
+    print_json,
     report_errors,
     show_progress,
 )
 from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.errors import GossamerError
-from gossamer.runs.documents import to_json
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
@@ -67,7 +67,7 @@ def train(
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
         result, folder = _resume(resume, options.get("steps")), resume
     if as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     else:
         from gossamer.report import terminal
 

@@ -74,14 +74,15 @@ Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 class Settings(BaseModel):
     """Settings of a run. Every field is an option of `gossamer train` and a key of a settings file."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
-    )
+    # Neither docstrings of attributes, for which pydantic reads this file again, nor a schema before the first use:
+    # commands start faster.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
-    dataset: Text = "digits"
-    """A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables."""
-    agents: int = Field(default=10, ge=1, le=MOST_AGENTS)
-    """Number of agents m; 1 is the centralised model."""
+    dataset: Text = Field(
+        default="digits",
+        description="A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables.",
+    )
+    agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
         default="bfs",
         description=f"Who holds which vertex: {', '.join(ASSIGNMENT_NAMES.describe())}, or a CSV file with columns "
@@ -90,61 +91,88 @@ class Settings(BaseModel):
     topology: Annotated[str, AfterValidator(TOPOLOGY_NAMES.check)] = Field(
         default="admm", description=f"Which agents talk: {TOPOLOGY_NAMES}; data edges that no link carries are dropped."
     )
-    gap: float = Field(default=0.5, gt=0, le=1)
-    """Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round."""
-    nonnegative: bool = False
-    """No negative weights in a designed topology or by fastest mixing."""
+    gap: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round.",
+    )
+    nonnegative: bool = Field(
+        default=False, description="No negative weights in a designed topology or by fastest mixing."
+    )
     mixing: Annotated[str, AfterValidator(MIXING_NAMES.check)] = Field(
         default="metropolis", description=f"Weights of C on links that were not designed: {MIXING_NAMES}."
     )
-    keep_links: float = Field(default=1.0, gt=0, le=1)
-    """Share of the links to keep, chosen at random but connected; below 1 the weights are those of --mixing."""
+    keep_links: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Share of the links to keep, chosen at random but connected; below 1 the weights are those of "
+        "--mixing.",
+    )
     layers: Annotated[str, AfterValidator(LAYER_NAMES.check)] = Field(
         default="gcn", description=f"Kind of layers: {LAYER_NAMES}."
     )
-    order: int = Field(default=1, ge=1, le=16)
-    """Order P of a layer's filter."""
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(_split_widths), Field(max_length=MOST_LAYERS)] = (64,)
-    """Widths of the hidden layers, as in 64 or 64,32."""
+    order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(_split_widths), Field(max_length=MOST_LAYERS)] = Field(
+        default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
+    )
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
     )
-    bias: bool = False
-    """Give layers a bias."""
-    dropout: float = Field(default=0.5, ge=0, lt=1)
-    """Dropout between layers, and on the input unless that is set."""
-    input_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout on the input."""
+    bias: bool = Field(default=False, description="Give layers a bias.")
+    dropout: float = Field(
+        default=0.5, ge=0, lt=1, description="Dropout between layers, and on the input unless that is set."
+    )
+    input_dropout: float | None = Field(default=None, ge=0, lt=1, description="Dropout on the input.")
     shift: Annotated[str, AfterValidator(SHIFT_NAMES.check)] = Field(
         default="auto", description=f"Shift operator D: {SHIFT_NAMES}."
     )
     update: Annotated[str, AfterValidator(UPDATE_NAMES.check)] = Field(
         default="momentum", description=f"Update rule: {UPDATE_NAMES}."
     )
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of momentum and of adam's first statistic."""
-    step_size: float = Field(default=0.5, gt=0, le=MOST_FACTOR)
-    """The centralised step size; gd and momentum use m times it at every agent."""
-    step_decay: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
-    """Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant."""
-    weight_decay: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
-    """Factor of half the squared weights in the loss."""
-    batch: int = Field(default=0, ge=0, le=MOST_STEPS)
-    """Time steps in a mini-batch, drawn from the seed; 0 takes all."""
-    steps: int = Field(default=500, ge=0, le=MOST_STEPS)
-    """Number of iterations; 0 writes the initial weights."""
-    consensus_every: int = Field(default=1, ge=0, le=MOST_STEPS)
-    """Mix weights every so many steps; 0 never."""
-    track: bool | None = None
-    """Update by a tracked estimate of the whole gradient instead of each agent's own; by default adam does."""
-    mix_first: bool = False
-    """Mix the weights before the update (and its statistics) instead of after it."""
-    initial_deviation: float = Field(default=1e-3, ge=0, le=MOST_FACTOR)
-    """Standard deviation of the initial weights."""
-    same_initial: bool | None = None
-    """Start all agents from the same weights instead of each from its own; by default those that track do."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Decides everything random."""
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="Decay of momentum and of adam's first statistic.")
+    step_size: float = Field(
+        default=0.5,
+        gt=0,
+        le=MOST_FACTOR,
+        description="The centralised step size; gd and momentum use m times it at every agent.",
+    )
+    step_decay: float = Field(
+        default=0.0,
+        ge=0,
+        le=MOST_FACTOR,
+        description="Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant.",
+    )
+    weight_decay: float = Field(
+        default=0.0, ge=0, le=MOST_FACTOR, description="Factor of half the squared weights in the loss."
+    )
+    batch: int = Field(
+        default=0, ge=0, le=MOST_STEPS, description="Time steps in a mini-batch, drawn from the seed; 0 takes all."
+    )
+    steps: int = Field(
+        default=500, ge=0, le=MOST_STEPS, description="Number of iterations; 0 writes the initial weights."
+    )
+    consensus_every: int = Field(
+        default=1, ge=0, le=MOST_STEPS, description="Mix weights every so many steps; 0 never."
+    )
+    track: bool | None = Field(
+        default=None,
+        description="Update by a tracked estimate of the whole gradient instead of each agent's own; by default "
+        "adam does.",
+    )
+    mix_first: bool = Field(
+        default=False, description="Mix the weights before the update (and its statistics) instead of after it."
+    )
+    initial_deviation: float = Field(
+        default=1e-3, ge=0, le=MOST_FACTOR, description="Standard deviation of the initial weights."
+    )
+    same_initial: bool | None = Field(
+        default=None,
+        description="Start all agents from the same weights instead of each from its own; by default those that "
+        "track do.",
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
     compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
     )
@@ -152,17 +180,19 @@ class Settings(BaseModel):
         default=0,
         description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}.",
     )
-    evaluate_every: int = Field(default=10, ge=1, le=MOST_STEPS)
-    """Steps between two evaluations."""
-    checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS)
-    """Steps between two checkpoints."""
+    evaluate_every: int = Field(default=10, ge=1, le=MOST_STEPS, description="Steps between two evaluations.")
+    checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
     dtype: Annotated[str, AfterValidator(DTYPE_NAMES.check)] = Field(
         default="float32", description=f"Numbers: {DTYPE_NAMES}."
     )
-    threads: int = Field(default=0, ge=0, le=MOST_THREADS)
-    """CPU threads; 0 takes one for small problems, which stay fast on a busy machine, and all for large ones."""
-    baselines: bool = True
-    """Train the centralised and the graph-less model for comparison."""
+    threads: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_THREADS,
+        description="CPU threads; 0 takes one for small problems, which stay fast on a busy machine, and all for "
+        "large ones.",
+    )
+    baselines: bool = Field(default=True, description="Train the centralised and the graph-less model for comparison.")
 
     @property
     def torch_dtype(self) -> "torch.dtype":
