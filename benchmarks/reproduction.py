@@ -1,4 +1,4 @@
-"""How to train many runs fastest: one after the other, in worker processes, or stacked on one host. Prints ratios.
+"""Time to train many runs: one after the other, in worker processes, or stacked on one host. Prints ratios.
 
     python benchmarks/reproduction.py [--dataset cora] [--agents 10] [--runs 8] [--steps 100]
 

@@ -1,4 +1,4 @@
-"""Draws the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
+"""Draw the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy.spatial import ConvexHull
 
 from gossamer import topology
 from gossamer.agents.links import factor
-from gossamer.assignment import nearest, shared_edges
+from gossamer.assignment import assign_to_nearest, shared_edges
 from gossamer.data import make_graph
 from gossamer.report.curves import save_figure
 
@@ -27,7 +27,7 @@ n, every = len(sensors), np.ones(len(sensors), dtype=bool)
 graph = make_graph("sensors", edges, sensors, np.zeros(n), train=every, validation=~every, test=~every)
 stations = np.array([(-1, 1), (1, 1), (1, -1), (-1, -1)])
 m = len(stations)
-owner = nearest(sensors, stations)
+owner = assign_to_nearest(sensors, stations)
 
 # What the agents make of it: links, mixing weights, and the rows that a propagation sends over the links.
 B = shared_edges(graph, owner, m)
@@ -52,7 +52,7 @@ def draw_agents(axes: Any, places: np.ndarray, size: float, fontsize: float) -> 
 
 
 def draw_graph(axes: Any, across: dict[str, Any]) -> None:
-    """The agents' regions, the data edges, of which `across` is the look of those between agents, and the vertices."""
+    """Draw the agents' regions, the data edges (those between agents in the style `across`) and the vertices."""
     for k in range(m):
         hull = place[owner == k][ConvexHull(place[owner == k]).vertices]
         for width, colour in ((33, EDGE[k]), (30, FILL[k])):
@@ -70,7 +70,7 @@ def draw_arrow(axes: Any, tail: Any, head: Any, style: str, shrink: tuple[float,
 
 
 def draw_messages(axes: Any, back: bool) -> None:
-    """The messages that make the active vertex's output, or what its loss sends back."""
+    """Draw the messages that make the active vertex's output, or those of its gradient."""
     draw_graph(axes, {"colors": FAINT, "linewidths": 1.2})
     for v, here in zip(j[i == active], inside[i == active], strict=True):
         style = "<|-" if back else "-|>"

@@ -12,13 +12,13 @@ from gossamer.errors import GossamerError
 from gossamer.model.layers import ACTIVATIONS, LAYERS
 from gossamer.model.shift import SHIFTS
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.topology import FAMILIES, WEIGHTS
+from gossamer.topology import MIXING_WEIGHTS, TOPOLOGIES
 
 TABLES = {
     "DATASET_NAMES": tuple(DATASETS),
     "ASSIGNMENT_NAMES": tuple(ASSIGNMENTS),
-    "TOPOLOGY_NAMES": ("admm", "needed", *FAMILIES),  # designed, and read off the data: neither is a family
-    "MIXING_NAMES": tuple(WEIGHTS),
+    "TOPOLOGY_NAMES": tuple(TOPOLOGIES),
+    "MIXING_NAMES": tuple(MIXING_WEIGHTS),
     "LAYER_NAMES": tuple(LAYERS),
     "ACTIVATION_NAMES": tuple(ACTIVATIONS),
     "SHIFT_NAMES": ("auto", *SHIFTS),
@@ -50,8 +50,8 @@ def test_every_other_choice_is_understood() -> None:
     ("setting", "module", "table", "entry"),
     [
         ("layers", "gossamer.model.layers", "LAYERS", LAYERS["gcn"]),
-        ("topology", "gossamer.topology", "FAMILIES", FAMILIES["ring"]),
-        ("mixing", "gossamer.topology", "WEIGHTS", WEIGHTS["uniform"]),
+        ("topology", "gossamer.topology", "TOPOLOGIES", TOPOLOGIES["ring"]),
+        ("mixing", "gossamer.topology", "MIXING_WEIGHTS", MIXING_WEIGHTS["uniform"]),
         ("activation", "gossamer.model.layers", "ACTIVATIONS", ACTIVATIONS["tanh"]),
     ],
 )

@@ -40,7 +40,7 @@ class Network:
 
 
 def work_of(host: Host) -> list[float]:
-    """What a training step of this host computes, in the units of WORK."""
+    """Work of a training step of this host, in the units of WORK."""
     layers, on = host.network.layers, host.train_pass
     inputs = [
         on.features.numel() if index == 0 else len(plan.inputs) * layer.inputs

@@ -11,7 +11,17 @@ import numpy as np
 from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.experiments.reproduction import Cache
-from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
+from gossamer.experiments.trials import (
+    Curve,
+    FigureCurves,
+    Trial,
+    TrialPlan,
+    curve_of,
+    final,
+    interval,
+    num_workers,
+    train_to_end,
+)
 from gossamer.peers.protocol.wire import START
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
@@ -20,11 +30,11 @@ AGENTS = 10
 WITHIN = 0.005  # of accuracy: half a point
 
 
-def run_all(folder: Path, plan: Plan) -> Found:
+def run_all(folder: Path, plan: TrialPlan) -> FigureCurves:
     """The curves of a plan by data set and method; see `measured`."""
     for dataset in dict.fromkeys(dataset for dataset, _, _ in plan):
         load(dataset)  # found or downloaded once, before the workers all ask for it
-    found: Found = {}
+    found: FigureCurves = {}
     with multiprocessing.get_context("spawn").Pool(num_workers()) as pool:
         curves = pool.imap(partial(measured, folder), plan.values())
         for number, ((dataset, method, seed), curve) in enumerate(zip(plan, curves, strict=True), start=1):
@@ -44,7 +54,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
-        state = trained(start(load(settings.dataset, settings.seed), settings))
+        state = train_to_end(start(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
         headers = START * told * settings.consensus_method.exchanges

@@ -64,9 +64,9 @@ TOPOLOGY_NAMES = Choices(
     }
     | _plain("complete", "ring", "line", "star", "grid", "torus", "exponential", "random"),
     "gossamer.topology",
-    "FAMILIES",
+    "TOPOLOGIES",
 )
-MIXING_NAMES = Choices(_plain("metropolis", "uniform", "fastest"), "gossamer.topology", "WEIGHTS")
+MIXING_NAMES = Choices(_plain("metropolis", "uniform", "fastest"), "gossamer.topology", "MIXING_WEIGHTS")
 LAYER_NAMES = Choices(
     {
         "gcn": "D X W; of order 2 and more as polynomial",

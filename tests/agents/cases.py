@@ -132,7 +132,7 @@ def make_case(
     gcn = "one" if order == 1 else "monomial"
     name = {"gcn": gcn, "polynomial": "monomial", "mlp": "none"}.get(kind, kind)
     layers = [(name, order, activation)] * (num_layers - 1) + [(name, order, "identity")]
-    C = topology.metropolis(topology.ring(M) | topology.needed(shared_edges(graph, owner, M)))
+    C = topology.metropolis_weights(topology.ring(M) | topology.needed_links(shared_edges(graph, owner, M)))
     problem = Problem(
         torch.tensor(D.toarray()),
         torch.tensor(features),

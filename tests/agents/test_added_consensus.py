@@ -25,7 +25,7 @@ from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
 from gossamer.model import Params
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 ADDED = ["choco:window=0.4", "lazy:0.5"]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gossamer import topology
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 
 
 def rounded(change: np.ndarray, bits: int) -> np.ndarray:

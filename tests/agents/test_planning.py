@@ -57,7 +57,7 @@ def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | N
 
 
 def links_of(case: Case) -> np.ndarray:
-    return topology.needed(shared_edges(case.graph, case.owner, M))
+    return topology.needed_links(shared_edges(case.graph, case.owner, M))
 
 
 def assert_same(found: Share, expected: Share) -> None:
@@ -92,7 +92,7 @@ def assert_same(found: Share, expected: Share) -> None:
 def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
     case = make_case(**how)
     links = links_of(case)
-    C = topology.metropolis(links)
+    C = topology.metropolis_weights(links)
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.gather for layer in case.network.layers]
@@ -104,7 +104,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
     case = make_case()
     owner = np.minimum(np.arange(24) // 6, M - 1)  # a path, if edges between distant blocks are dropped
     near = abs(owner[case.graph.edges[:, 0]] - owner[case.graph.edges[:, 1]]) <= 1
-    case = replace(case, graph=case.graph.restricted_to(near), owner=owner)
+    case = replace(case, graph=case.graph.restrict_to(near), owner=owner)
     found = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
     assert [apart for _, apart in found] == [M - 1] * M
 
@@ -112,7 +112,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
 def test_a_given_row_of_c_is_used_as_it_is() -> None:
     case = make_case()
     links = links_of(case)
-    C = topology.uniform(links)
+    C = topology.max_degree_weights(links)
     for k, (share, _) in enumerate(run_together([plan_site(s) for s in sites(case, "normalized", links, C)])):
         np.testing.assert_array_equal(share.combination, C[[k]])
 
@@ -211,7 +211,7 @@ def test_counts_of_an_agent_far_away_must_be_the_same_on_every_path() -> None:
     """On a ring, agents 1 and 3 know of agent 2 by itself; agent 0 receives its counts from both."""
     case, ring = make_case(), abs(np.subtract.outer(np.arange(M), np.arange(M))) % 2 == 1
     k, z = case.owner[case.graph.edges].T
-    planned = sites(replace(case, graph=case.graph.restricted_to((k == z) | ring[k, z])), "normalized", ring)
+    planned = sites(replace(case, graph=case.graph.restrict_to((k == z) | ring[k, z])), "normalized", ring)
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS + 1, put(4, 20)) for site in planned]
     with pytest.raises(
         GossamerError, match=r"agent . reports to agent 0 that agent 2 has .*, where agent 1 reports 20"

@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer import topology
 from gossamer.agents.consensus.power_gossip import PowerGossip
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 
 
 def matrices(delta: Tensor, seed: int = 0) -> dict[str, Tensor]:

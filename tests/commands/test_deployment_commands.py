@@ -17,7 +17,7 @@ from gossamer.peers.network.keys import make_keys
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
-from gossamer.report.terminal import crew_table
+from gossamer.report.terminal import process_table
 from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
@@ -120,7 +120,7 @@ def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: st
     measured = {"train": [4.0, 1.0, 8.0], "validation": [2.0, 1.0, 4.0], "test": [0.0, 0.0, 0.0]}
     state = {"step": 7, "metrics": measured, "neighbours": [1, 2], "bytes_in": 3e6, "bytes_out": 2e6, "refused": {},
              "finished": False, "waiting_for": [2], "waited": 5.0}  # fmt: skip
-    table = crew_table({0: state}, 2, 9, classes)
+    table = process_table({0: state}, 2, 9, classes)
     shown = {str(column.header): list(column.cells) for column in table.columns}
     assert shown["accuracy" if classes else "mse"][0] == score
     assert shown["neighbours"][0] == "1, 2"

@@ -1,4 +1,4 @@
-"""make_graph accepts what is right, names what is wrong; DataGraph's derived values."""
+"""make_graph accepts good arrays and names the fault of bad ones; derived values of DataGraph."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -35,7 +35,7 @@ def test_adjacency_is_symmetric_and_weighted() -> None:
 
 def test_restricted_to_drops_edges_and_nothing_else() -> None:
     graph = path_graph()
-    less = graph.restricted_to(np.array([True, False, True]))
+    less = graph.restrict_to(np.array([True, False, True]))
     np.testing.assert_array_equal(less.edges, [[0, 1], [2, 3]])
     np.testing.assert_array_equal(less.weights, [1.0, 3.0])
     assert less.features is graph.features

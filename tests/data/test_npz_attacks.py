@@ -249,11 +249,11 @@ def test_arrays_beyond_the_available_memory(tmp_path: Path) -> None:
     code = f"""
         import resource
         from pathlib import Path
-        from gossamer.data.citation import npz
+        from gossamer.data.citation import read_npz
         have = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (have + 600_000_000,) * 2)
         try:
-            npz(Path({str(path)!r}), 0)
+            read_npz(Path({str(path)!r}), 0)
         except ValueError as error:
             print(type(error).__name__, error)
     """

@@ -61,8 +61,8 @@ def test_the_default_topology_is_designed_and_joins_agents_that_share_no_edge() 
 def test_families_and_weights_by_name(kind: str, mixing: str) -> None:
     case = make_case(n=40)
     d = make_deployment(case.graph, settings(topology=kind, mixing=mixing, seed=3), assignment=case.owner)
-    np.testing.assert_array_equal(d.links, topology.FAMILIES[kind](4, 3))
-    np.testing.assert_array_equal(d.combination, topology.WEIGHTS[mixing](d.links))
+    np.testing.assert_array_equal(d.links, topology.TOPOLOGIES[kind].links(d.shared_edges.astype(np.float64), 3))
+    np.testing.assert_array_equal(d.combination, topology.MIXING_WEIGHTS[mixing](d.links, False))
     assert all(d.certificate.assumptions.holds.values())
 
 
@@ -74,7 +74,7 @@ def test_a_share_of_the_links_is_kept_and_both_graphs_renormalised(kind: str) ->
     d = make_deployment(graph, settings(agents=8, topology=kind, keep_links=0.5, seed=2), assignment=owner)
     assert not (d.links & ~whole.links).any()
     assert d.links.sum() // 2 == max(7, np.floor(whole.links.sum() / 4 + 0.5))
-    np.testing.assert_array_equal(d.combination, topology.metropolis(d.links))
+    np.testing.assert_array_equal(d.combination, topology.metropolis_weights(d.links))
     k, z = owner[graph.edges].T
     carried = (k == z) | d.links[k, z]
     assert d.edges_kept == carried.mean() < 1
@@ -103,7 +103,7 @@ def test_a_wrong_combination_matrix_is_refused(change: Callable[[np.ndarray], np
 
 def test_a_given_matrix_is_held_to_the_links_that_the_topology_allows() -> None:
     case = make_case(n=40)
-    complete, ring = topology.metropolis(topology.complete(4)), topology.metropolis(topology.ring(4))
+    complete, ring = topology.metropolis_weights(topology.complete(4)), topology.metropolis_weights(topology.ring(4))
     for name in ("ring", "line", "star"):
         with pytest.raises(GossamerError, match=rf"without a link \(A3\).*--topology {name} has none"):
             make_deployment(case.graph, settings(topology=name), assignment=case.owner, combination=complete)
@@ -115,7 +115,7 @@ def test_a_given_matrix_is_held_to_the_links_that_the_topology_allows() -> None:
 
 def test_a_link_without_weight_still_carries_data_edges() -> None:
     case = make_case(n=40)
-    C = topology.metropolis(topology.line(4))  # on a ring, whose last link has weight 0
+    C = topology.metropolis_weights(topology.line(4))  # on a ring, whose last link has weight 0
     made = make_deployment(case.graph, settings(topology="ring"), assignment=case.owner, combination=C)
     np.testing.assert_array_equal(made.links, topology.ring(4))
 

@@ -62,7 +62,7 @@ def test_the_shift_and_the_mixing_reach_the_deployment(shift: str) -> None:
     settings = make_settings({**BASE, "shift": shift, "mixing": "uniform", "topology": "line"})
     found = make_deployment(case.graph, settings, assignment=case.owner)
     np.testing.assert_array_equal(found.shift.toarray(), make_shift(found.graph.adjacency, shift).toarray())
-    np.testing.assert_array_equal(found.combination, topology.uniform(topology.line(4)))
+    np.testing.assert_array_equal(found.combination, topology.max_degree_weights(topology.line(4)))
 
 
 def test_predictions_equal_the_whole_graph_by_vertex_name(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_references_are_one_agent_with_and_without_the_graph() -> None:
 
 def test_many_agents_mix_by_the_sparse_product() -> None:
     m = 50
-    C = topology.metropolis(topology.ring(m))
+    C = topology.metropolis_weights(topology.ring(m))
     mixing = make_mixing(HostedCombination(C, range(m)), torch.float64)
     assert not isinstance(mixing.inside, torch.Tensor)
     psi = {"w": torch.randn(m, 3, 2, dtype=torch.float64)}

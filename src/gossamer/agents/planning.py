@@ -21,7 +21,7 @@ from gossamer.agents.plan import walk_fields
 from gossamer.agents.planning_checks import COUNTS_PER_AGENT, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.share import Share, select_touching
 from gossamer.array_types import Floats, Ints
-from gossamer.data.graph import symmetric
+from gossamer.data.graph import make_symmetric
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate
@@ -88,7 +88,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         _compare(site, z, handshake)
     row = _metropolis(site, handshakes) if site.weights is None else site.weights
 
-    adjacency = symmetric(data.edges, data.weights, len(data.vertices))
+    adjacency = make_symmetric(data.edges, data.weights, len(data.vertices))
     degree = yield from exchange.complete(adjacency.sum(1), check_degrees)
     shift = make_shift(adjacency, site.shift, degree)
     backwards = sparse.csr_array((shift != 0).astype(np.int32).T)

@@ -71,7 +71,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     began = time.monotonic()
     with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
         for states in crew.watch():
-            live.update(terminal.crew_table(states, state.deployment.num_agents, state.settings.steps, classes))
+            live.update(terminal.process_table(states, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
     with show_progress() as (hooks, _):
         return launching.gather(graph, state, folders, folder, hooks)

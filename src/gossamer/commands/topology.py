@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gossamer.experiments.fig2 import Sweep
-    from gossamer.experiments.topologies import Topology
+    from gossamer.runs.topologies import CertifiedTopology
+    from gossamer.topology import Sweep
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -113,9 +113,10 @@ def topology(
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
     settings = combine_settings(data, options)
-    from gossamer.experiments.fig2 import Sweep
     from gossamer.report import terminal
+    from gossamer.report.topology_files import save_sweep, save_topology
     from gossamer.runs import directory
+    from gossamer.topology import Sweep
 
     if out is not None:
         directory.check_new(out)
@@ -124,7 +125,7 @@ def topology(
         given["floor"] = floor
     if tolerance is not None:
         given["tolerance"] = tolerance
-    made: Topology | Sweep
+    made: CertifiedTopology | Sweep
     if sweep:
         if parameters is not None:
             raise GossamerError("--sweep moves no model; it takes no --parameters")
@@ -132,7 +133,10 @@ def topology(
     else:
         made = _design(shared_edges, settings, options, given, parameters)
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
-    made.save(folder)
+    if isinstance(made, Sweep):
+        save_sweep(folder, made)
+    else:
+        save_topology(folder, made)
     if as_json:
         print_json(made.to_dict())
     elif isinstance(made, Sweep):
@@ -147,30 +151,32 @@ def _design(
     options: Options,
     given: Precision,
     parameters: int | None,
-) -> "Topology":
+) -> "CertifiedTopology":
     """One topology, for a matrix B or for data."""
-    from gossamer.experiments import topologies
     from gossamer.report import bars
+    from gossamer.runs import topologies
+    from gossamer.topology import TOPOLOGIES
 
-    if settings.topology != "admm":
+    if TOPOLOGIES[settings.topology].design is None:
         unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
         if unused:
             raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
     if shared_edges is not None:
         B = _read_matrix(shared_edges, options)
         with bars.design_bar(err) as progress:
-            return topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
+            return topologies.connect_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
     graph = load_data(settings)
     with bars.design_bar(err) as progress:
-        return topologies.of_data(graph, settings, parameters, progress, **given)
+        return topologies.connect_data(graph, settings, parameters, progress, **given)
 
 
 def _sweep(
     data: str | None, shared_edges: Path | None, settings: Settings, options: Options, given: Precision
 ) -> "Sweep":
     """Designs for many gaps: for a matrix B, for data, or for a random A."""
-    from gossamer.experiments import fig2, topologies
     from gossamer.report import bars
+    from gossamer.runs import topologies
+    from gossamer.topology import random_shared_edges, sweep_gaps
 
     fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
     if fixed:
@@ -179,16 +185,16 @@ def _sweep(
         B, name = _read_matrix(shared_edges, options), shared_edges.stem
     elif data is not None:
         graph = load_data(settings)
-        B, name = topologies.shared_edges_of(graph, settings), graph.name
+        B, name = topologies.count_shared_edges(graph, settings), graph.name
     else:
-        B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
+        B, name = random_shared_edges(options.get("agents", 20), settings.seed), "random"
     with bars.sweep_bar(err) as progress:
-        return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
+        return sweep_gaps(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
 def _read_matrix(path: Path, options: Options) -> "NDArray[np.float64]":
     """B from a file, with as many agents as the command line asks for, if it does."""
-    from gossamer.experiments import topologies
+    from gossamer.runs import topologies
 
     B = topologies.read_shared_edges(path)
     if "assignment" in options:

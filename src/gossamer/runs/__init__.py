@@ -5,6 +5,7 @@ The code is organised as follows:
     options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined
+    topologies       topologies without a training run
     capacity         memory that weights and matrices need
     engine           the engine seam: how hosts' generators are driven
     training         the training loop: steps, evaluations, stops, resumption

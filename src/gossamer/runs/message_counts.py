@@ -27,7 +27,7 @@ def facts_of(deployment: Deployment) -> Facts:
         "num_edges": graph.num_edges,
         "num_classes": graph.num_classes,
         "num_links": int(np.triu(deployment.links, 1).sum()),
-        "added_links": certificate.num_added,
+        "added_links": certificate.num_added_links,
         "spectral_radius": certificate.assumptions.spectral_radius,
         "edges_kept": deployment.edges_kept,
     }
