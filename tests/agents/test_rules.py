@@ -59,13 +59,13 @@ def test_a_hosting_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_a_resumed_run_has_the_same_bits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a run directory: the optimiser's state is in the checkpoint."""
-    monkeypatch.setitem(UPDATE_RULES, "momentum", lambda decay: WRAPPED[name])
+    """Chosen by name, through a run directory: the optimiser's state is in the checkpoint."""
+    monkeypatch.setitem(UPDATE_RULES, "mine", lambda decay: WRAPPED[name])
     graph = make_case(n=40).graph
     options: dict[str, Any] = {
         "agents": 4,
         "hidden": 4,
-        "update": "momentum",
+        "update": "mine",
         "step_size": 0.05,
         "baselines": False,
         "threads": 1,
