@@ -28,7 +28,7 @@ from gossamer.agents import Inbox, Outbox, training_step
 from gossamer.data import DataGraph
 from gossamer.engines.cluster import job
 from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
+from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.model.sparse import make_operator
 from gossamer.runs.memory import kept_memory
 from gossamer.runs.settings import Settings, make_settings
@@ -90,7 +90,7 @@ def one_rank(folder: Path, steps: int, kind: str) -> None:
     """Print the seconds of each step but the first, what was sent in a step and what was planned."""
     torch.set_num_threads(1)
     with job.joined() as rank, kept_memory():
-        state = begin_on_shards(folder)
+        state = start_on_shards(folder)
         engine = state.engine
         assert isinstance(engine, Cluster)
         go = _Apart(settings=state.settings).run if kind == "apart" else engine.run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
 from gossamer.peers.protocol.wire import START
@@ -44,7 +44,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
-        state = trained(start(load(settings.dataset, settings.seed), settings))
+        state = trained(start_run(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
         headers = START * told * (2 if settings.compression.kind == "power" else 1)

@@ -12,14 +12,15 @@ import torch.distributed as dist
 from gossamer.agents.step import training_step
 from gossamer.engines.cluster import job
 from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
+from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.engines.cluster.shared_memory import Beside, find_nearby
 from gossamer.errors import GossamerError
 from gossamer.experiments.theory import small_problem
 from gossamer.runs import directory
 from gossamer.runs.message_counts import between_hosts
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Run, go_on
+from gossamer.runs.training import run_training
 
 CASES: dict[str, dict[str, Any]] = {
     "gcn, gd": {"update": "gd", "step_size": 0.1},
@@ -46,7 +47,7 @@ def main(folder: Path) -> None:
         for number, case in enumerate(CASES):
             settings = settings_of(case)
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
-            state = go_on(job.begin_on_ranks(small_problem(), settings))
+            state = run_training(job.start_on_ranks(small_problem(), settings))
             directory.save_weights(folder / str(number), state)
             _check_bytes(state, settings)
         _train_from_shards(folder / "cut", rank)
@@ -63,7 +64,7 @@ def _train_apart(folder: Path) -> None:
     settings = settings_of("gcn, gd")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "find_nearby", nearby)
-        state = go_on(job.begin_on_ranks(small_problem(), settings))
+        state = run_training(job.start_on_ranks(small_problem(), settings))
     directory.save_weights(folder, state)
     _check_bytes(state, settings)
 
@@ -74,14 +75,14 @@ def _train_from_shards(folder: Path, rank: int) -> None:
     with job.together():
         if rank == 0:
             cut_for_ranks(folder, small_problem(), settings, dist.get_world_size())
-    half = go_on(begin_on_shards(folder, steps=settings.steps // 2))
+    half = run_training(start_on_shards(folder, steps=settings.steps // 2))
     directory.save_checkpoint(folder, half)
     dist.barrier()
-    directory.save_weights(folder, go_on(begin_on_shards(folder)))
+    directory.save_weights(folder, run_training(start_on_shards(folder)))
     if rank == 0:
         (folder / "rank-0" / "share.safetensors").unlink()
     with pytest.raises(GossamerError, match="is missing; copy the shard again"):
-        begin_on_shards(folder)
+        start_on_shards(folder)
 
 
 def _check_mistakes(rank: int) -> None:
@@ -95,9 +96,9 @@ def _check_mistakes(rank: int) -> None:
         ({"assignment": "nowhere"}, "rank 0: expected an assignment among"),  # which the first rank alone makes
     ):
         with pytest.raises(GossamerError, match=message):
-            job.begin_on_ranks(small_problem(), settings.model_copy(update=changes))
+            job.start_on_ranks(small_problem(), settings.model_copy(update=changes))
     with pytest.raises(GossamerError, match="all ranks must run the same: the data is"):
-        job.begin_on_ranks(small_problem(seed=rank), settings)
+        job.start_on_ranks(small_problem(seed=rank), settings)
 
 
 def _fail_on(one: int, rank: int) -> None:

@@ -18,11 +18,11 @@ from scipy import sparse
 
 from gossamer.data import load
 from gossamer.engines.cluster import job
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.experiments.theory import small_problem
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
-from gossamer.runs.training import go_on
+from gossamer.runs.training import run_training
 
 RANKS = Path(__file__).parent / "ranks.py"
 SMALL = ("digits", "--agents", "4", "--topology", "complete", "--no-baselines", "--hidden", "8", "--dtype", "float64")
@@ -54,7 +54,7 @@ def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
     code, output = finished(torchrun(ranks, str(RANKS), str(tmp_path)))
     assert code == 0, output
     for number, case in [*enumerate(CASES), ("cut", "gcn, gd"), ("apart", "gcn, gd")]:
-        expected = go_on(start(small_problem(), settings_of(case)))
+        expected = run_training(start_run(small_problem(), settings_of(case)))
         for name, part in read_tensors(tmp_path / str(number) / "weights.safetensors").items():
             torch.testing.assert_close(part, expected.host.params[name], rtol=0, atol=1e-10)
         records = [json.loads(line) for line in (tmp_path / str(number) / "metrics.jsonl").read_text().splitlines()]
@@ -73,7 +73,7 @@ def test_a_run_resumes_on_another_number_of_ranks(tmp_path: Path) -> None:
     run(3, *SMALL, "--steps", "12", "--out", str(tmp_path / "parts"))
     run(2, "--resume", str(tmp_path / "parts"), "--steps", "30")
     given = {"agents": 4, "topology": "complete", "hidden": 8, "dtype": "float64", "steps": 30}
-    whole = go_on(start(load("digits"), make_settings(given))).host.params
+    whole = run_training(start_run(load("digits"), make_settings(given))).host.params
     parts = read_tensors(tmp_path / "parts" / "weights.safetensors")
     for name, part in whole.items():
         torch.testing.assert_close(parts[name], part, rtol=0, atol=1e-10)

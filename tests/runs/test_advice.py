@@ -8,11 +8,11 @@ from agents.cases import make_case
 
 from gossamer import api
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerWarning
 from gossamer.runs.advice import label_skew, warn_of_agents_apart
 from gossamer.runs.settings import make_settings
-from gossamer.runs.training import go_on
+from gossamer.runs.training import run_training
 
 SHORT = {"steps": 2, "evaluate_every": 1, "baselines": False}
 
@@ -89,7 +89,7 @@ def test_agents_that_are_driven_apart_are_told_once(gamma: str, warned: bool) ->
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
-        go_on(start(load("digits"), settings))
+        run_training(start_run(load("digits"), settings))
     said = [str(one.message) for one in caught if "move apart" in str(one.message)]
     assert len(said) == warned
     assert all("--compress choco:randk=0.1,gamma=0.1" in text for text in said)

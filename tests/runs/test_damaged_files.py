@@ -19,7 +19,7 @@ from gossamer.api import train
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData
 from gossamer.engines.cluster.rank_shards import cut_for_ranks, read_rank_shard
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache
 from gossamer.peers.checkpoints import Disk
@@ -184,13 +184,13 @@ def run_folder(tmp_path: Path) -> tuple[Path, DataGraph]:
 
 def test_the_files_of_a_run_directory(run_folder: tuple[Path, DataGraph]) -> None:
     folder, graph = run_folder
-    manifest = Reader(lambda: directory.read_settings_of(folder), str(folder))
+    manifest = Reader(lambda: directory.read_run_settings(folder), str(folder))
     manifest.over_json(folder / "run.json")
     manifest.over_bytes(folder / "run.json", 300)
     references = Reader(lambda: directory.read_references(folder), str(folder))
     references.over_json(folder / "references.jsonl")
     references.over_bytes(folder / "references.jsonl", 100)
-    weights = Reader(lambda: directory.read_weights(folder, graph, start), str(folder))
+    weights = Reader(lambda: directory.read_weights(folder, graph, start_run), str(folder))
     weights.over_tensors(folder / "network.safetensors")
     weights.over_tensors(folder / "weights.safetensors")
     weights.over_bytes(folder / "weights.safetensors", 30)
@@ -201,7 +201,7 @@ def test_what_a_resumed_run_reads(run_folder: tuple[Path, DataGraph]) -> None:
     """A checkpoint that does not fit is passed over for the one before it, which is no worse than the whole one."""
     folder, graph = run_folder
     (folder / "checkpoint.previous.safetensors").unlink()
-    reader = Reader(lambda: directory.read_run(folder, graph, start), str(folder))
+    reader = Reader(lambda: directory.read_run(folder, graph, start_run), str(folder))
     reader.over_tensors(folder / "checkpoint.safetensors")
     reader.over_bytes(folder / "checkpoint.safetensors", 30)
     whole = (folder / "metrics.jsonl").read_bytes()

@@ -23,7 +23,7 @@ from gossamer.engines.cluster import job
 from gossamer.engines.cluster.distributed import reach_barrier
 from gossamer.engines.cluster.engine import LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP
-from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
+from gossamer.engines.cluster.rank_shards import is_cut, start_on_shards
 from gossamer.errors import GossamerError
 from gossamer.report import terminal
 from gossamer.runs import directory
@@ -100,31 +100,47 @@ def _train(
 ) -> tuple[api.Result, Path]:
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with follow(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
+    with follow(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
             _lock(Path(dataset), rank, held)
-            state = begin_on_shards(Path(dataset), options.get("steps"))
-            return api.finish(api.Result(state), None, Path(dataset), hooks), Path(dataset)
+            state = start_on_shards(Path(dataset), options.get("steps"))
+            result = api.Result(state)
+            return api.finish(result, None, Path(dataset), (), should_stop, display), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
             _lock(resume, rank, held)
             with job.together():
-                graph = api.graph_of(resume)
+                graph = api.load_graph(resume)
             return (
-                api.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
+                api.resume(
+                    resume,
+                    options.get("steps"),
+                    graph=graph,
+                    should_stop=should_stop,
+                    display=display,
+                    start=job.start_on_ranks,
+                ),
                 resume,
             )
         with job.together():
             settings = settings_from(dataset, options)
             graph = load_data(settings)
-            folder = out or directory.free_name(Path("runs"), graph.name)
+            folder = out or directory.find_free_name(Path("runs"), graph.name)
             if rank == 0:
                 directory.check_new(folder)
         return (
-            api.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
+            api.train(
+                graph,
+                settings,
+                out=folder,
+                should_stop=should_stop,
+                display=display,
+                progress=progress,
+                start=job.start_on_ranks,
+            ),
             folder,
         )
 
@@ -133,4 +149,4 @@ def _lock(folder: Path, rank: int, held: ExitStack) -> None:
     """The run directory for this job alone; the rank that writes to it holds the lock."""
     with job.together():
         if rank == 0:
-            held.enter_context(directory.gone_on_with(folder))
+            held.enter_context(directory.lock_run(folder))

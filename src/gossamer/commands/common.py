@@ -17,8 +17,9 @@ from gossamer.data import DATASETS, DataGraph, load
 from gossamer.errors import GossamerError
 from gossamer.report import bars, terminal
 from gossamer.runs.deployment import Progress
+from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings, read_settings
-from gossamer.runs.training import Hooks
+from gossamer.runs.training import ShouldStop
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 err = Console(stderr=True)
@@ -76,9 +77,9 @@ def load_data(settings: Settings) -> DataGraph:
 
 
 @contextmanager
-def follow(quiet: bool = False) -> Iterator[tuple[api.HooksFor, Progress]]:
-    """Hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first Ctrl-C;
-    and what follows the design of the topology."""
+def follow(quiet: bool = False) -> Iterator[tuple[api.Display, ShouldStop, Progress]]:
+    """A display with a progress bar for each model, unless `quiet`; a stop between two steps at the first Ctrl-C; and
+    the progress of the topology's design."""
     console = Console(stderr=True, quiet=True) if quiet else err
     stopped: list[int] = []
 
@@ -92,15 +93,15 @@ def follow(quiet: bool = False) -> Iterator[tuple[api.HooksFor, Progress]]:
     try:
         with bars.training_bars(console) as shown:
 
-            def hooks(name: str, first: int, last: int) -> Hooks:
+            def display(name: str, first: int, last: int) -> Observer:
                 on_step, on_record = shown.model(name, first, last)
-                return Hooks(on_step=on_step, on_record=on_record, should_stop=lambda: bool(stopped))
+                return Observer(on_step=on_step, on_record=on_record)
 
             def progress(iteration: int, reached: str) -> None:
                 if stopped:  # a design leaves nothing to go on with
                     raise KeyboardInterrupt
                 shown.design(iteration, reached)
 
-            yield hooks, progress
+            yield display, lambda: bool(stopped), progress
     finally:
         signal.signal(signal.SIGINT, before)

@@ -16,7 +16,7 @@ from gossamer.peers.local_processes import Crew, write_shards
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
-from gossamer.runs.training import Run
+from gossamer.runs.run import Run
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -42,11 +42,11 @@ def launch(
     """
     settings = settings_from(dataset, options)
     graph = load_data(settings)
-    folder = out or directory.free_name(Path("runs"), graph.name)
+    folder = out or directory.find_free_name(Path("runs"), graph.name)
     directory.check_new(folder)
-    with follow() as (_, progress):
+    with follow() as (_, _, progress):
         state = launching.prepare(graph, settings, progress)
-    with directory.claimed(folder):
+    with directory.create_locked(folder):
         result = _launch(state, graph, folder)
     if as_json:
         print(to_json(result.summary))
@@ -63,5 +63,5 @@ def _launch(state: Run, graph: DataGraph, folder: Path) -> Result:
         for states in crew.watch():
             live.update(terminal.crew_table(states, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
-    with follow() as (hooks, _):
-        return launching.gather(graph, state, folders, folder, hooks)
+    with follow() as (display, should_stop, _):
+        return launching.gather(graph, state, folders, folder, should_stop, display)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gossamer import api
 from gossamer.commands.common import err, told_plainly
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.report import bars, terminal
 from gossamer.report.predictions import write_predictions
 from gossamer.runs import directory
@@ -31,8 +31,8 @@ def predict(
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation.
     """
     with bars.download_bar(err, str(folder)) as progress:
-        graph = api.graph_of(folder, progress)
-    state = directory.read_weights(folder, graph, start)
+        graph = api.load_graph(folder, progress)
+    state = directory.read_weights(folder, graph, start_run)
     target = out or folder / "predictions.csv"
     write_predictions(target, graph, state.deployment.assignment, state.predict())
     if as_json:

@@ -98,7 +98,7 @@ def shard(
 def _cut_for_ranks(dataset: str, ranks: int, out: Path, options: dict[str, Any]) -> None:
     settings = settings_from(dataset, options)
     graph = load_data(settings)
-    with follow() as (_, progress):
+    with follow() as (_, _, progress):
         held = cut_for_ranks(out, graph, settings, ranks, progress)
     Console().print(
         f"{terminal.escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
@@ -113,7 +113,7 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
     directory.create(out)
-    with follow() as (_, progress):
+    with follow() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:

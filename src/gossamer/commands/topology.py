@@ -109,7 +109,7 @@ def topology(
         made = _swept(data, shared_edges, settings, options, given)
     else:
         made = _single(shared_edges, settings, options, given, parameters)
-    folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
+    folder = out or directory.find_free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     made.save(folder)
     if as_json:
         print(to_json(made.to_dict()))

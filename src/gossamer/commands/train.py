@@ -51,14 +51,14 @@ def train(
         if dataset is not None or out is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
         folder = resume
-        with follow() as (hooks, _):
-            result = api.resume(resume, options.get("steps"), hooks)
+        with follow() as (display, should_stop, _):
+            result = api.resume(resume, options.get("steps"), should_stop=should_stop, display=display)
     else:
         settings = settings_from(dataset, options)
         graph = load_data(settings)
-        folder = out or directory.free_name(Path("runs"), graph.name)
-        with follow() as (hooks, progress):
-            result = api.train(graph, settings, out=folder, hooks=hooks, progress=progress)
+        folder = out or directory.find_free_name(Path("runs"), graph.name)
+        with follow() as (display, should_stop, progress):
+            result = api.train(graph, settings, out=folder, should_stop=should_stop, display=display, progress=progress)
     if as_json:
         print(to_json(result.summary))
     else:

@@ -3,6 +3,8 @@
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
@@ -11,8 +13,8 @@ from gossamer.data import DataGraph
 from gossamer.generators import Returned, advance
 from gossamer.model import Params
 from gossamer.runs.deployment import Progress, host_of, make_deployment
+from gossamer.runs.run import Run, fingerprint_of
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import Run, fingerprint_of
 
 T = TypeVar("T")
 
@@ -63,9 +65,17 @@ def run(generator: Generator[Outbox, Inbox, T]) -> T:
     return run_together([generator])[0]
 
 
-def start(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
-    """A run at step 0 on one host. `given` may hold an assignment, a combination or a shift."""
-    deployment = make_deployment(graph, settings, progress=progress, **given)
-    own_shift = given.get("shift") is not None
+def start_run(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
+) -> Run:
+    """A run at step 0 with all agents on one host; a StartRun."""
+    deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+    own_shift = shift is not None
     fingerprint = fingerprint_of(graph, deployment.shift if own_shift else None)
     return Run(settings, deployment, host_of(deployment, settings), fingerprint, Simulation(), own_shift)

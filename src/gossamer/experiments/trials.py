@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
+from gossamer.runs.run import Record, Run
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Record, Run, go_on, short_record
+from gossamer.runs.training import measure_scores, run_training
 
 Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
 Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
@@ -97,7 +98,7 @@ def num_workers() -> int:
 def train_alone(trial: Trial) -> Curve:
     """One run, from its settings to its curve."""
     settings = _settings({"threads": 1, "baselines": False, **trial})
-    return curve_of(trained(start(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
+    return curve_of(trained(start_run(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
 
 
 def _settings(trial: Trial) -> Settings:
@@ -107,9 +108,8 @@ def _settings(trial: Trial) -> Settings:
 def trained(state: Run, until: float = -np.inf) -> Run:
     """Train to the end, to a training loss below `until`, or to where it diverges: a step size that is too large is a
     result here."""
-    hooks = Hooks(should_stop=lambda: bool(state.history[-1]["train"]["loss"] < until))
     try:
-        return go_on(state, hooks, short_record)
+        return run_training(state, (), lambda: bool(state.history[-1]["train"]["loss"] < until), measure_scores)
     except GossamerError:
         if not np.isfinite(state.history[-1]["train"]["loss"]):
             return state

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import set_aside
+from gossamer.runs.run import Run
 from gossamer.runs.tensors import Expected, check_tensors, pack_state, read_file, unpack_state, write_tensors
-from gossamer.runs.training import Run
 
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 

@@ -21,8 +21,8 @@ from gossamer.engines.cluster.shared_memory import find_nearby
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress, host_of, make_deployment
 from gossamer.runs.directory import VERSION
+from gossamer.runs.run import Run, fingerprint_of
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import Run
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
@@ -82,8 +82,16 @@ def together() -> Iterator[None]:
             raise GossamerError(text if everywhere else f"rank {rank}: {text}")
 
 
-def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
-    """Like `training.start`, with this rank's agents alone on its host.
+def start_on_ranks(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
+) -> Run:
+    """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
@@ -91,11 +99,13 @@ def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | No
     size = distributed.num_ranks()
     if size > settings.agents:
         raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
-    deployment = _agreed_deployment(graph, settings, progress, given)
+    deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift)
     hosting = balanced(deployment, size)
     engine = Cluster(hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), gather_texts))
     host = host_of(deployment, settings, engine.agents_of(engine.rank), hosting)
-    return Run(settings, deployment, host, graph.fingerprint(), engine)
+    own_shift = shift is not None
+    fingerprint = fingerprint_of(graph, deployment.shift if own_shift else None)
+    return Run(settings, deployment, host, fingerprint, engine, own_shift)
 
 
 def check_alike(settings: Settings, fingerprint: str) -> None:
@@ -115,20 +125,23 @@ def check_alike(settings: Settings, fingerprint: str) -> None:
             raise GossamerError(f"all ranks must run the same: {name} is {here!r} on rank 0, {there!r} on rank {rank}")
 
 
-def _agreed_deployment(
-    graph: DataGraph, settings: Settings, progress: Progress | None, given: dict[str, Any]
+def _agree_on_deployment(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None,
+    assignment: NDArray[np.int64] | None,
+    combination: NDArray[np.float64] | None,
+    shift: Any,
 ) -> Deployment:
     deployment: Deployment | None = None
     with together():
         if distributed.own_rank() == 0:
-            deployment = make_deployment(graph, settings, progress=progress, **given)
-    assignment = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
-    combination = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
-    for array in (assignment, combination):
+            deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+    agreed = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
+    mixing = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
+    for array in (agreed, mixing):
         distributed.broadcast(torch.from_numpy(array))
-    if deployment is not None:
-        return deployment
-    return make_deployment(graph, settings, **{**given, "assignment": assignment, "combination": combination})
+    return deployment or make_deployment(graph, settings, agreed, mixing, shift)
 
 
 def balanced(deployment: Deployment, size: int) -> NDArray[np.int64]:

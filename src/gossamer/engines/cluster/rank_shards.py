@@ -18,10 +18,10 @@ from gossamer.runs import directory
 from gossamer.runs.deployment import Progress, host_of_settings, make_deployment
 from gossamer.runs.manifests import RankManifest
 from gossamer.runs.message_counts import between_hosts, count_messages, facts_of
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
 from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
-from gossamer.runs.training import Run
 
 
 def is_cut(folder: Path) -> bool:
@@ -42,7 +42,7 @@ def cut_for_ranks(
     hosting = balanced(deployment, size)
     whole = whole_of(deployment)
     held = []
-    with directory.claimed(folder):
+    with directory.create_locked(folder):
         for rank in range(size):
             agents = (hosting == rank).nonzero()[0].tolist()
             share = make_share(whole, agents, hosting)
@@ -77,7 +77,7 @@ def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> S
     return take_share(arrays, agents, manifest, settings, None)
 
 
-def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
+def start_on_shards(folder: Path, steps: int | None = None) -> Run:
     """This rank's part of a run directory that was cut for ranks, where its last checkpoint stands."""
     with together():
         settings, fingerprint, stored = directory.read_plan(folder)
@@ -95,4 +95,4 @@ def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
     assert share.hosting is not None  # `take_share` has asked for it
     engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), distributed.gather_texts))
     state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
-    return directory.restored(folder, state)
+    return directory.restore_checkpoint(folder, state)
