@@ -13,7 +13,7 @@ from gossamer.agents import Host, training_step
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import run
 from gossamer.runs.deployment import Deployment, host_of, make_deployment
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.settings import make_settings
 
 Step = Callable[[], object]
@@ -34,7 +34,7 @@ def on_the_processor(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def median_step(step: Step, rounds: int) -> float:
     """Processor seconds of a step on one thread, after one that is not counted; a busy machine changes them little."""
-    with kept_memory():
+    with keep_memory():
         step()
         return statistics.median(on_the_processor(step)[0] for _ in range(rounds))
 

@@ -30,7 +30,7 @@ from gossamer.engines.cluster import job
 from gossamer.engines.cluster.engine import Cluster
 from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.model.sparse import make_operator
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.settings import Settings, make_settings
 from scaling.measure import high_water_mark, timed
 
@@ -89,7 +89,7 @@ def _ranks(folder: Path, size: int, steps: int, kind: str) -> dict[str, Any]:
 def one_rank(folder: Path, steps: int, kind: str) -> None:
     """Print the seconds of each step but the first, what was sent in a step and what was planned."""
     torch.set_num_threads(1)
-    with job.joined() as rank, kept_memory():
+    with job.joined() as rank, keep_memory():
         state = start_on_shards(folder)
         engine = state.engine
         assert isinstance(engine, Cluster)
@@ -162,7 +162,7 @@ def _product(path: Path, gate: Any, results: Any, rounds: int = 10) -> None:
     operator, dense = make_operator(matrix, torch.float32), torch.ones(matrix.shape[1], WIDTH)
     seconds = []
     repeats = max(1, 10**7 // matrix.nnz)  # a tenth of a second or more
-    with kept_memory():
+    with keep_memory():
         operator @ dense
         for _ in range(rounds):
             gate.wait()

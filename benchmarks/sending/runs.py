@@ -13,6 +13,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
 from gossamer.peers.protocol.wire import START
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
 
@@ -44,7 +45,8 @@ def measured(folder: Path, trial: Trial) -> Curve:
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
-        state = trained(start_run(load(settings.dataset, settings.seed), settings))
+        with keep_memory():
+            state = trained(start_run(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
         headers = START * told * (2 if settings.compression.kind == "power" else 1)

@@ -28,6 +28,7 @@ from gossamer.errors import GossamerError
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
+from gossamer.runs.memory import keep_memory
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -100,7 +101,7 @@ def _train(
 ) -> tuple[api.Result, Path]:
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with follow(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
+    with keep_memory(), follow(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")

@@ -16,6 +16,7 @@ from gossamer.peers.local_processes import Crew, write_shards
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.run import Run
 
 EXAMPLES = """[bold]Examples[/]
@@ -63,5 +64,5 @@ def _launch(state: Run, graph: DataGraph, folder: Path) -> Result:
         for states in crew.watch():
             live.update(terminal.crew_table(states, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
-    with follow() as (display, should_stop, _):
+    with keep_memory(), follow() as (display, should_stop, _):
         return launching.gather(graph, state, folders, folder, should_stop, display)

@@ -13,7 +13,7 @@ from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
 from gossamer.peers.refusals import COMMON
 from gossamer.report import terminal
 from gossamer.runs.documents import to_json
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 
 MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
 EXAMPLES = """[bold]Examples[/]
@@ -65,7 +65,7 @@ def peer(
     shown = _print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
-        with kept_memory():
+        with keep_memory():
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbour, LeftEarly) as error:
         tell(error)

@@ -13,6 +13,7 @@ from gossamer.errors import GossamerError
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
+from gossamer.runs.memory import keep_memory
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -51,13 +52,13 @@ def train(
         if dataset is not None or out is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
         folder = resume
-        with follow() as (display, should_stop, _):
+        with keep_memory(), follow() as (display, should_stop, _):
             result = api.resume(resume, options.get("steps"), should_stop=should_stop, display=display)
     else:
         settings = settings_from(dataset, options)
         graph = load_data(settings)
         folder = out or directory.find_free_name(Path("runs"), graph.name)
-        with follow() as (display, should_stop, progress):
+        with keep_memory(), follow() as (display, should_stop, progress):
             result = api.train(graph, settings, out=folder, should_stop=should_stop, display=display, progress=progress)
     if as_json:
         print(to_json(result.summary))

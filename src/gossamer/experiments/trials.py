@@ -23,6 +23,7 @@ from gossamer.data import load
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.run import Record, Run
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.training import measure_scores, run_training
@@ -96,9 +97,11 @@ def num_workers() -> int:
 
 
 def train_alone(trial: Trial) -> Curve:
-    """One run, from its settings to its curve."""
+    """One run in a worker process, from its settings to its curve."""
     settings = _settings({"threads": 1, "baselines": False, **trial})
-    return curve_of(trained(start_run(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
+    with keep_memory():
+        state = trained(start_run(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf))
+    return curve_of(state)
 
 
 def _settings(trial: Trial) -> Settings:

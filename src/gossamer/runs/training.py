@@ -14,7 +14,6 @@ from gossamer.errors import GossamerError
 from gossamer.model import Params
 from gossamer.runs.advice import warn_of_agents_apart
 from gossamer.runs.engine import Engine
-from gossamer.runs.memory import kept_memory
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Record, Run
 from gossamer.runs.settings import Settings
@@ -51,7 +50,7 @@ def run_training(
 
     `measure` makes the record of an evaluation; without it, everything is measured. Returns the same `run`.
     """
-    with use_threads(run), kept_memory():
+    with use_threads(run):
         _run_steps(run, observers, should_stop, measure or measure_all)
     for observer in observers:
         observer.on_end(run)
