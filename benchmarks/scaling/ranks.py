@@ -89,7 +89,7 @@ def _ranks(folder: Path, size: int, steps: int, kind: str) -> dict[str, Any]:
 def one_rank(folder: Path, steps: int, kind: str) -> None:
     """Print the seconds of each step but the first, what was sent in a step and what was planned."""
     torch.set_num_threads(1)
-    with job.joined() as rank, keep_memory():
+    with job.join_job() as rank, keep_memory():
         state = start_on_shards(folder)
         engine = state.engine
         assert isinstance(engine, Cluster)

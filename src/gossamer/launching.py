@@ -46,7 +46,7 @@ def gather(
         expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in run.host.params.items()}
         check_tensors(parts[-1], expected, str(path / "weights.safetensors"))
     params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    done = restore_weights(run, params, run.host.state, run.settings.steps)
+    done = restore_weights(run, params, run.settings.steps)
     done.history = _history(done, folders)
     return finish(Result(done), graph, folder, (), should_stop, display)
 

@@ -8,20 +8,10 @@ import typer
 from rich.console import Console
 
 from gossamer import api
-from gossamer.commands.common import (
-    INTERRUPTED,
-    MISTAKE,
-    err,
-    follow,
-    load_data,
-    settings_from,
-    tell,
-    told_plainly,
-)
+from gossamer.commands.common import INTERRUPTED, err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.commands.ranks import join_ranks
 from gossamer.engines.cluster import job
-from gossamer.engines.cluster.distributed import reach_barrier
-from gossamer.engines.cluster.engine import LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.engines.cluster.rank_shards import is_cut, start_on_shards
 from gossamer.errors import GossamerError
@@ -71,17 +61,8 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
-    with job.joined(give_up) as rank:
-        try:
-            result, folder = _train(rank, dataset, out, resume, options)
-        except LostRank:
-            raise
-        except GossamerError as error:
-            if rank == 0:
-                tell(error)
-            if reach_barrier() or rank == 0:  # else the first rank knows nothing of it
-                raise typer.Exit(MISTAKE) from None
-            raise
+    with join_ranks(give_up) as rank:
+        result, folder = _train(rank, dataset, out, resume, options)
     if rank == 0 and as_json:
         print(to_json(result.summary))
     elif rank == 0:
@@ -99,7 +80,7 @@ def cluster(
 def _train(
     rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
 ) -> tuple[api.Result, Path]:
-    if job.restarted() and out is not None and (out / "run.json").is_file():
+    if job.was_restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
     with keep_memory(), follow(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
@@ -113,7 +94,7 @@ def _train(
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
             _lock(resume, rank, held)
-            with job.together():
+            with job.share_errors():
                 graph = api.load_graph(resume)
             return (
                 api.resume(
@@ -126,7 +107,7 @@ def _train(
                 ),
                 resume,
             )
-        with job.together():
+        with job.share_errors():
             settings = settings_from(dataset, options)
             graph = load_data(settings)
             folder = out or directory.find_free_name(Path("runs"), graph.name)
@@ -148,6 +129,6 @@ def _train(
 
 def _lock(folder: Path, rank: int, held: ExitStack) -> None:
     """The run directory for this job alone; the rank that writes to it holds the lock."""
-    with job.together():
+    with job.share_errors():
         if rank == 0:
             held.enter_context(directory.lock_run(folder))

@@ -201,7 +201,7 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
     """A run at step 0 as the newest whole checkpoint of its directory left it, the same for all hosts."""
     found = newest_checkpoint(folder, run)
     if found is not None:
-        run = restore_weights(run, found.params, found.state, found.step, str(found.path))
+        run = restore_weights(run, found.params, found.step, found.state, str(found.path))
         classes = run.host.full_pass.targets.dtype == torch.int64
         history = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
         _check_order(history, str(folder / "metrics.jsonl"))
@@ -227,7 +227,7 @@ def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = N
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
-    return restore_weights(run, read_tensors(path), run.host.state, run.settings.steps, str(path))
+    return restore_weights(run, read_tensors(path), run.settings.steps, source=str(path))
 
 
 def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun) -> Run:

@@ -99,9 +99,14 @@ def _hash(shift: Any) -> str:
 
 
 def restore_weights(
-    run: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int, source: str = "the weights"
+    run: Run,
+    params: dict[str, Tensor],
+    step: int,
+    update_state: dict[str, Tensor] | None = None,
+    source: str = "the weights",
 ) -> Run:
-    """The run with stored weights in place of its own, copied so that their memory layout is that of initial ones."""
+    """The run with all agents' stored weights (and update statistics, if given) in place of the hosted agents' own,
+    copied so that their memory layout is that of initial ones."""
 
     def select(own: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
         """The hosted agents' part of the stored arrays, which must be like `own`."""
@@ -116,7 +121,7 @@ def restore_weights(
     host = replace(
         run.host,
         params=select(run.host.params, params, "weights"),
-        state=select(run.host.state, update_state, "update statistics"),
+        state=run.host.state if update_state is None else select(run.host.state, update_state, "update statistics"),
         step=step,
     )
     return replace(run, host=host)

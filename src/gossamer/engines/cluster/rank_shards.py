@@ -9,9 +9,7 @@ from pathlib import Path
 from gossamer.agents.share import Share, make_share
 from gossamer.data import DataGraph
 from gossamer.engines.cluster import distributed
-from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.job import balanced, check_alike, together
-from gossamer.engines.cluster.shared_memory import find_nearby
+from gossamer.engines.cluster.job import check_same_run, divide_agents, make_engine, share_errors
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError, shown
 from gossamer.runs import directory
@@ -25,21 +23,22 @@ from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, sh
 
 
 def is_cut(folder: Path) -> bool:
-    """Whether a folder was cut for ranks."""
+    """True if a folder was cut for ranks."""
     return (folder / "run.json").is_file() and (folder / "rank-0").is_dir()
 
 
 def cut_for_ranks(
     folder: Path, graph: DataGraph, settings: Settings, size: int, progress: Progress | None = None
 ) -> list[int]:
-    """Cut a data set for so many ranks; the number of vertices of each. The references need the whole and are left."""
+    """Cut a data set for `size` ranks; return the number of vertices of each. The references, which need the whole
+    graph, are left out."""
     if size > settings.agents:
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
     settings = settings.model_copy(update={"baselines": False})
     deployment = make_deployment(graph, settings, progress=progress)
-    hosting = balanced(deployment, size)
+    hosting = divide_agents(deployment, size)
     whole = whole_of(deployment)
     held = []
     with directory.create_locked(folder):
@@ -54,10 +53,10 @@ def cut_for_ranks(
             "messages": count_messages(deployment, settings),
             "between_ranks": between_hosts(deployment, settings, hosting),
         }
-        state = Run(
+        run = Run(
             settings, deployment, host_of_settings(share, settings), graph.fingerprint(), Simulation(), stored=stored
         )
-        directory.save_start(folder, state)
+        directory.save_start(folder, run)
     return held
 
 
@@ -78,8 +77,8 @@ def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> S
 
 
 def start_on_shards(folder: Path, steps: int | None = None) -> Run:
-    """This rank's part of a run directory that was cut for ranks, where its last checkpoint stands."""
-    with together():
+    """This rank's part of a run directory that was cut for ranks, at its last checkpoint."""
+    with share_errors():
         settings, fingerprint, stored = directory.read_plan(folder)
         if steps is not None:
             settings = settings.model_copy(update={"steps": steps})
@@ -91,8 +90,8 @@ def start_on_shards(folder: Path, steps: int | None = None) -> Run:
                 f"{folder} was cut for {cut_for} ranks and {size} were started; start as many, or cut it again"
             )
         share = read_rank_shard(mine, rank, size, settings)
-    check_alike(settings, fingerprint)
-    assert share.hosting is not None  # `take_share` has asked for it
-    engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), distributed.gather_texts))
-    state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
-    return directory.restore_checkpoint(folder, state)
+    check_same_run(settings, fingerprint)
+    assert share.hosting is not None  # `take_share` requires it
+    engine = make_engine(share.hosting, settings)
+    run = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
+    return directory.restore_checkpoint(folder, run)
