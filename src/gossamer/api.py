@@ -1,4 +1,5 @@
-"""One training run beside its two references: the centralised network and the same without the graph (Sec. V-A)."""
+"""The Python interface: train, resume and predict; a run beside its two references, the centralised network and the
+same without the graph (Sec. V-A)."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runs import directory
-from gossamer.runs.advice import warn_before
+from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.observers import Observer
@@ -88,7 +89,7 @@ def train(
         graph = load(settings.dataset, settings.seed)
     result = Result(start(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
-        warn_before(result.run.deployment, settings)
+        warn_before_training(result.run.deployment, settings)
     if out is None:
         return finish(result, graph, None, observers, should_stop, display)
     folder = Path(out)
@@ -138,7 +139,7 @@ def predict(
 
 
 def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
-    """The data graph that a run directory names."""
+    """Load the data graph that a run directory names."""
     settings = directory.read_run_settings(folder)
     try:
         return load(settings.dataset, settings.seed, progress)
@@ -209,7 +210,7 @@ def _save(folder: Path, result: Result) -> None:
     draw_curves(
         folder / "curves.png",
         {"distributed": result.run.history, **result.baseline_histories},
-        result.run.facts["num_classes"] is not None,
+        result.run.description["num_classes"] is not None,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )
 
@@ -235,7 +236,7 @@ def _summarise(run: Run) -> dict[str, Any]:
         "stationarity": run.history[-1]["stationarity"],
         "best_stationarity": run.history[-1]["best_stationarity"],
         "steps": run.host.step,
-        "edges_kept": run.facts["edges_kept"],
+        "edges_kept": run.description["edges_kept"],
         "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
         "seconds": run.seconds,
     }

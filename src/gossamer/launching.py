@@ -1,4 +1,4 @@
-"""A launched training as a run: what the agents' processes left behind, gathered into one run directory."""
+"""A launched training as a run: the results of the agents' processes, gathered into one run directory."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.peers.metrics import read_records
 from gossamer.peers.process import state_of
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.advice import warn_before
+from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.run import Record, Run, restore_weights
 from gossamer.runs.settings import Settings
@@ -22,11 +22,11 @@ from gossamer.runs.training import ShouldStop, stationarity
 
 
 def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> Run:
-    """The run at step 0."""
+    """A run at step 0, with its warnings."""
     if "dataset" not in settings.model_fields_set:
         settings = settings.model_copy(update={"dataset": graph.name})
     run = start_run(graph, settings, progress=progress)
-    warn_before(run.deployment, settings)
+    warn_before_training(run.deployment, settings)
     return run
 
 
@@ -38,7 +38,7 @@ def gather(
     should_stop: ShouldStop = lambda: False,
     display: Display | None = None,
 ) -> Result:
-    """The finished run from the agents' weights and sums, then its references, as `train` leaves them."""
+    """Gather the agents' weights and sums into a finished run, then train its references; writes what `train` does."""
     folders = [state_of(path, read_shard(path)) for path in folders]
     parts = []
     for path in folders:
@@ -47,12 +47,13 @@ def gather(
         check_tensors(parts[-1], expected, str(path / "weights.safetensors"))
     params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     done = restore_weights(run, params, run.settings.steps)
-    done.history = _history(done, folders)
+    done.history = _read_history(done, folders)
     return finish(Result(done), graph, folder, (), should_stop, display)
 
 
-def _history(run: Run, folders: list[Path]) -> list[Record]:
-    """The agents' sums added up, as scores. What needs all weights at once is known of the last step only."""
+def _read_history(run: Run, folders: list[Path]) -> list[Record]:
+    """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
+    step only."""
     classes = run.deployment.graph.num_classes is not None
     tables = [read_records(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []

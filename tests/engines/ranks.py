@@ -131,7 +131,7 @@ def _fail_on(one: int, rank: int) -> None:
 
 
 def _check_bytes(state: Run, settings: Settings) -> None:
-    """What goes to other ranks in one step more is what was planned."""
+    """One more step sends the planned bytes to other ranks."""
     engine, every = state.engine, settings.consensus_every
     assert isinstance(engine, Cluster)
     before = dict(engine.sent_bytes)

@@ -150,14 +150,14 @@ def test_free_names_count_up(tmp_path: Path) -> None:
     ("content", "message"),
     [(None, "it has no run.json"), ("{", "not valid JSON"), ('{"format": 99}', "format version 1")],
 )
-def test_a_broken_run_json_is_told(content: str | None, message: str, tmp_path: Path) -> None:
+def test_a_broken_run_json_is_reported(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(GossamerError, match=message):
         directory.read_run_settings(tmp_path)
 
 
-def test_truncated_tensors_are_told(tmp_path: Path) -> None:
+def test_truncated_tensors_are_reported(tmp_path: Path) -> None:
     case = make_case(n=40)
     train(case.graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False)
     path = tmp_path / "run" / "weights.safetensors"

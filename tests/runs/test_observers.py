@@ -24,7 +24,7 @@ EVENTS: list[Event] = [
 
 
 class Log:
-    """What somebody else would write: an object whose methods note the events."""
+    """An observer's state as a user would write it: an object whose methods note the events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

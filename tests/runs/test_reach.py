@@ -21,7 +21,7 @@ from gossamer.errors import GossamerError
 from gossamer.model import make_shift
 from gossamer.report.predictions import write_predictions
 from gossamer.runs import directory
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import count_messages, total_bytes
 from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
@@ -36,7 +36,7 @@ def test_every_training_setting_reaches_the_host() -> None:
                "dropout": 0.3, "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
     case = make_case(n=40)
     settings = make_settings({**BASE, **options})
-    host = host_of(make_deployment(case.graph, settings, assignment=case.owner), settings)
+    host = build_host(make_deployment(case.graph, settings, assignment=case.owner), settings)
     how = host.training
     assert (how.step_size, how.step_decay, how.weight_decay, how.consensus_every, how.seed) == (0.25, 0.1, 0.2, 3, 3)
     assert how.mix_first
@@ -124,7 +124,7 @@ def test_bytes_of_a_batch_are_those_of_its_training_time_steps(batch: int) -> No
     def note(outbox) -> None:
         sent.extend(t.numel() * t.element_size() for t in outbox.messages.values() if outbox.phase == "forward")
 
-    run_together([watched(training_step(host_of(deployment, settings, [k])), note) for k in range(4)])
+    run_together([watched(training_step(build_host(deployment, settings, [k])), note) for k in range(4)])
     counted = count_messages(deployment, settings)
     assert counted["forward"]["bytes"] == sum(sent) > 0
     assert counted["consensus"]["rows"] == 12
@@ -196,7 +196,7 @@ def test_another_shift_is_refused_on_resumption(tmp_path: Path) -> None:
         ("run.json", b'{"format": 1}', "run.json is damaged: it has no settings"),
     ],
 )
-def test_a_damaged_run_directory_is_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_run_directory_is_reported(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     train(graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False)
     (tmp_path / "run" / name).write_bytes(content)

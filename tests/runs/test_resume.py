@@ -43,8 +43,8 @@ def stop_after(step: int) -> ShouldStop:
     return lambda: next(calls) >= step
 
 
-def stopped_and_resumed(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
-    """A run that is stopped after so many steps, and gone on with from its checkpoint."""
+def stop_and_resume(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
+    """A run that is stopped after so many steps, and resumed from its checkpoint."""
     directory.create(folder)
     part = start_run(graph, settings)
     directory.save_start(folder, part)
@@ -61,7 +61,7 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
     settings = settings_for(update, dtype)
     whole = run_training(start_run(graph, settings))
     for stop in range(STEPS + 1):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         for name, expected in whole.host.state.items():
@@ -85,7 +85,7 @@ def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict, t
     whole = run_training(start_run(graph, settings))
     assert any(name.startswith("weights.") for name in whole.host.state)
     for stop in (3, 4, 5):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         assert again.host.state.keys() == whole.host.state.keys()
         for name, expected in {**whole.host.params, **whole.host.state}.items():
             assert torch.equal({**again.host.params, **again.host.state}[name], expected), (stop, name)
@@ -98,7 +98,7 @@ def test_resumed_inside_an_epoch_of_mini_batches_gives_the_same_bits(update: str
     assert 1 < graph.train.any(0).sum() // 3 < STEPS
     whole = run_training(start_run(graph, settings))
     for stop in range(STEPS + 1):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         assert again.history == whole.history
@@ -165,7 +165,7 @@ def test_threads_are_set_for_the_run_and_put_back(threads: int, expected: int) -
     torch.set_num_threads(1)
 
 
-def test_divergence_is_told() -> None:
+def test_divergence_is_reported() -> None:
     graph = make_case(n=40).graph
     settings = settings_for("gd", "float32").model_copy(update={"step_size": 1e12, "weight_decay": 1.0, "steps": 200})
     with pytest.raises(GossamerError, match="diverged; try a smaller --step-size"):

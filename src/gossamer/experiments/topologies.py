@@ -15,7 +15,7 @@ from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
 from gossamer.files import write_atomically
 from gossamer.report.agent_graph import draw_topology
-from gossamer.runs.deployment import Progress, assigned, connect, network_of
+from gossamer.runs.deployment import Progress, assign_vertices, build_network, connect
 from gossamer.runs.directory import create
 from gossamer.runs.documents import to_json
 from gossamer.runs.settings import Settings
@@ -50,7 +50,7 @@ def of_data(
     **design_options: Any,
 ) -> Topology:
     """The topology of a data set's agents; the model is the one that the settings would train."""
-    owner = assigned(graph, settings)
+    owner = assign_vertices(graph, settings)
     shared = topology.check_shared_edges(shared_edges(graph, owner, settings.agents))
     certificate = connect(shared, settings, progress, **design_options)
     carried = topology.carried_edges(graph.edges, owner, certificate.links)
@@ -58,14 +58,14 @@ def of_data(
         graph.name,
         shared,
         certificate,
-        num_parameters or network_of(graph, settings).num_parameters,
+        num_parameters or build_network(graph.num_features, graph.num_outputs, settings).num_parameters,
         float(carried.mean()) if len(carried) else 1.0,
     )
 
 
 def shared_edges_of(graph: DataGraph, settings: Settings) -> NDArray[np.float64]:
     """B [m, m] of a data set under the settings' assignment."""
-    return topology.check_shared_edges(shared_edges(graph, assigned(graph, settings), settings.agents))
+    return topology.check_shared_edges(shared_edges(graph, assign_vertices(graph, settings), settings.agents))
 
 
 def of_matrix(

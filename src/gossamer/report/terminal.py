@@ -152,7 +152,7 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
 
 def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: Path) -> None:
     """The tables at the end of a run."""
-    facts, settings = run.facts, run.settings
+    facts, settings = run.description, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
         f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",

@@ -1,4 +1,4 @@
-"""The run directory: what a run leaves behind, written whole or not at all.
+"""The run directory: files of a run, written whole or not at all.
 
 run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
@@ -27,16 +27,16 @@ from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import LOCK, alone_in, remove_unfinished, write_atomically
-from gossamer.runs.arrays import Arrays
-from gossamer.runs.checkpoints import newest_checkpoint, write_checkpoint
-from gossamer.runs.documents import FORMAT, check_format, checked, read_json, read_lines, to_json
+from gossamer.runs.arrays import StoredArrays
+from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
+from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Record, Run, StartRun, restore_weights
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 
-VERSION = version("gossamer")
+GOSSAMER_VERSION = version("gossamer")
 
 
 def check_new(folder: Path) -> None:
@@ -77,7 +77,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def find_free_name(parent: Path, stem: str) -> Path:
-    """The first of parent/stem-1, parent/stem-2, ... that does not exist."""
+    """First of parent/stem-1, parent/stem-2, ... that does not exist."""
     number = 1
     while (parent / f"{stem}-{number}").exists():
         number += 1
@@ -90,7 +90,7 @@ def make_saver(folder: Path) -> Observer:
 
 
 def save_checkpoint(folder: Path, run: Run) -> None:
-    """Metrics first: they may run ahead of the checkpoint, never behind."""
+    """Write metrics and a checkpoint. Metrics first: they may be ahead of the checkpoint, never behind."""
     params, update_state = (run.engine.gathered(parts) for parts in (run.host.params, run.host.state))
     if not run.engine.leads:
         return
@@ -100,7 +100,7 @@ def save_checkpoint(folder: Path, run: Run) -> None:
 
 
 def save_start(folder: Path, run: Run) -> None:
-    """What never changes during a run, and a run.json that says how to go on."""
+    """Write what never changes during a run, and a run.json from which it can be resumed."""
     write_tensors(
         folder / "network.safetensors",
         {
@@ -116,7 +116,7 @@ def save_start(folder: Path, run: Run) -> None:
 
 
 def save_weights(folder: Path, run: Run) -> None:
-    """A checkpoint, and the weights for whoever wants to use them."""
+    """Write a checkpoint, and the weights for prediction."""
     save_checkpoint(folder, run)
     params = run.engine.gathered(run.host.params)
     if run.engine.leads:
@@ -124,13 +124,13 @@ def save_weights(folder: Path, run: Run) -> None:
 
 
 def save_references(folder: Path, histories: Mapping[str, list[Record]]) -> None:
-    """The references' evaluations, from which the curves can be drawn again."""
+    """Write the references' evaluations, from which the curves can be drawn again."""
     lines = (to_json({"model": name, **record}) + "\n" for name, history in histories.items() for record in history)
     write_atomically(folder / "references.jsonl", "".join(lines).encode())
 
 
 def read_references(folder: Path) -> dict[str, list[Record]]:
-    """The references' evaluations so far; none before the distributed run is done."""
+    """Evaluations of the references so far; none before the distributed run is done."""
     histories: dict[str, list[Record]] = {}
     path = folder / "references.jsonl"
     for record in _read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
@@ -141,43 +141,43 @@ def read_references(folder: Path) -> dict[str, list[Record]]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """The summary that a run directory holds."""
+    """Summary in a run directory."""
     return dict(read_manifest(folder).summary)
 
 
 def save_summary(folder: Path, run: Run, summary: Mapping[str, Any], complete: bool = False) -> None:
-    """run.json; `complete` once the run and its references are done."""
+    """Write run.json; `complete` once the run and its references are done."""
     content = {
         "format": FORMAT,
         "settings": run.settings.model_dump(mode="json"),
-        "data": {"name": run.facts["name"], "fingerprint": run.fingerprint},
+        "data": {"name": run.description["name"], "fingerprint": run.fingerprint},
         "versions": {
-            "gossamer": VERSION,
+            "gossamer": GOSSAMER_VERSION,
             "torch": torch.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
         "step": run.host.step,
         "complete": complete,
-        **({"plan": run.stored} if run.stored else {}),
+        **({"plan": run.plan} if run.plan else {}),
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
 
 
 def read_manifest(folder: Path) -> RunManifest:
-    """run.json, checked."""
+    """Read and validate run.json."""
     path = folder / "run.json"
     try:
         content = read_json(path)
     except OSError:
         raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
     check_format(content, path)
-    return checked(RunManifest, content, str(path))
+    return validate(RunManifest, content, str(path))
 
 
 def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
-    """Settings, fingerprint of the data, and what was known of the deployment when its shares were cut."""
+    """Settings, fingerprint of the data, and the description of the deployment when its shares were cut."""
     manifest = read_manifest(folder)
     if manifest.plan is None:
         raise GossamerError(f"{folder} was not cut for ranks; cut it with gossamer shard DATASET --ranks N")
@@ -185,12 +185,12 @@ def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
 
 
 def read_run_settings(folder: Path) -> Settings:
-    """The settings of a run directory."""
+    """Settings of a run directory."""
     return read_stored_settings(read_manifest(folder).settings, str(folder / "run.json"))
 
 
 def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None = None, shift: Any = None) -> Run:
-    """A run as its last checkpoint left it, ready to go on, with more steps if wished; `start` hosts it.
+    """A run at its last checkpoint, with another number of steps if given; `start` hosts it.
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
@@ -198,8 +198,8 @@ def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None 
 
 
 def restore_checkpoint(folder: Path, run: Run) -> Run:
-    """A run at step 0 as the newest whole checkpoint of its directory left it, the same for all hosts."""
-    found = newest_checkpoint(folder, run)
+    """Restore a run from the newest whole checkpoint of its directory, the same on all hosts."""
+    found = read_newest_checkpoint(folder, run)
     if found is not None:
         run = restore_weights(run, found.params, found.step, found.state, str(found.path))
         classes = run.host.full_pass.targets.dtype == torch.int64
@@ -222,7 +222,7 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
 
 
 def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = None) -> Run:
-    """A run with the weights that it left behind, for prediction."""
+    """A run with its final weights, for prediction."""
     run = _start_stored(folder, graph, None, shift, start)
     path = folder / "weights.safetensors"
     if not path.is_file():
@@ -231,12 +231,12 @@ def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = N
 
 
 def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun) -> Run:
-    """The run of a directory at step 0, with its own assignment and C, on the same data."""
+    """Start the run of a directory at step 0, with its stored assignment and C, on the same data."""
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     path, m = folder / "network.safetensors", settings.agents
-    arrays = Arrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
+    arrays = StoredArrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
     combination = arrays.take_finite("combination", "float64", m, m)
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
     arrays.finish()
@@ -253,10 +253,10 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
 
 
 def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[Record]:
-    """The evaluations of a file, which must all have this score."""
+    """Evaluations of a file, which must all have this score."""
     records: list[Record] = []
     for source, content in read_lines(path):
-        record = checked(model, content, source)
+        record = validate(model, content, source)
         for mask in MASKS if score is not None else ():
             if score not in getattr(record, mask).model_fields_set:
                 raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")

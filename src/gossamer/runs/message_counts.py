@@ -1,4 +1,4 @@
-"""Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
+"""Message counts of a step, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings
 
-Facts = dict[str, Any]
+Description = dict[str, Any]
 
 
-def facts_of(deployment: Deployment) -> Facts:
-    """What a reader wants to know of data and topology."""
+def describe_deployment(deployment: Deployment) -> Description:
+    """Data and topology in numbers, for reports."""
     graph, certificate = deployment.graph, deployment.certificate
     return {
         "name": graph.name,
@@ -33,7 +33,7 @@ def facts_of(deployment: Deployment) -> Facts:
 
 
 def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> int:
-    """Of all rows and weights in so many steps."""
+    """Bytes of all rows and weights in `steps` steps."""
     mixed = steps // settings.consensus_every if settings.consensus_every else 0
     rows = messages["forward"]["bytes"] + messages["backward"]["bytes"]
     return int(rows * steps + messages["consensus"]["bytes"] * mixed)

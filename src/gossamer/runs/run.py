@@ -15,7 +15,7 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress
 from gossamer.runs.engine import Engine
-from gossamer.runs.message_counts import Facts, count_messages, facts_of
+from gossamer.runs.message_counts import Description, count_messages, describe_deployment
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors
 
@@ -27,30 +27,30 @@ class Run:
     """A run and its progress. `host` holds the weights; `history` the evaluations so far."""
 
     settings: Settings
-    planned: Deployment | None  # None where each host has read its own share alone
+    full_deployment: Deployment | None  # None where each host has read its own share alone
     host: Host
     fingerprint: str  # of the data graph, and of a shift operator that the user gave
     engine: Engine
     own_shift: bool = False
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
-    stored: Facts = field(default_factory=dict)  # what was known of the deployment when the shares were cut
+    plan: Description = field(default_factory=dict)  # of the deployment when its shares were cut; else empty
 
     @property
     def deployment(self) -> Deployment:
-        if self.planned is None:
+        if self.full_deployment is None:
             raise AssertionError("this run knows its shares only")
-        return self.planned
+        return self.full_deployment
 
     @property
-    def facts(self) -> Facts:
+    def description(self) -> Description:
         """Data and topology in numbers, for reports."""
-        return self.stored or facts_of(self.deployment)
+        return self.plan or describe_deployment(self.deployment)
 
     @property
     def messages(self) -> dict[str, Any]:
         """Messages of one step."""
-        return self.stored["messages"] if self.stored else count_messages(self.deployment, self.settings)
+        return self.plan["messages"] if self.plan else count_messages(self.deployment, self.settings)
 
     @property
     def complete(self) -> bool:
@@ -65,7 +65,7 @@ class Run:
     def predict(self) -> Tensor:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
         outputs, _ = self.engine.run(evaluate(self.host))
-        ordered = outputs.new_zeros(self.facts["num_vertices"], *outputs.shape[1:])
+        ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
         ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
         return self.engine.total(ordered)
 
@@ -87,7 +87,7 @@ class StartRun(Protocol):
         ...
 
 
-def fingerprint_of(graph: DataGraph, shift: Any = None) -> str:
+def fingerprint_data(graph: DataGraph, shift: Any = None) -> str:
     """Fingerprint of the data graph, and of a shift operator that the user gave."""
     return graph.fingerprint() + (f" with the shift {_hash(shift)}" if shift is not None else "")
 

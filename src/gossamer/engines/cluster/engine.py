@@ -25,14 +25,15 @@ from gossamer.errors import GossamerError
 from gossamer.generators import drive
 from gossamer.model import Params
 
-T = TypeVar("T")
-Ints = NDArray[np.int64]
+_T = TypeVar("_T")
 
 
 class Cluster:
     """This process's part in a job of several ranks: an Engine."""
 
-    def __init__(self, hosting: Ints, dtype: torch.dtype, channels: Mapping[int, SharedChannel] | None = None) -> None:
+    def __init__(
+        self, hosting: NDArray[np.int64], dtype: torch.dtype, channels: Mapping[int, SharedChannel] | None = None
+    ) -> None:
         """`hosting` [m] is the rank of each agent; `channels` lead to the other ranks on this machine."""
         self.rank, self.size = distributed.own_rank(), distributed.num_ranks()
         self.hosting, self.dtype = hosting, dtype
@@ -46,7 +47,7 @@ class Cluster:
     def agents_of(self, rank: int) -> list[int]:
         return np.flatnonzero(self.hosting == rank).tolist()
 
-    def run(self, generator: Generator[Outbox, Inbox, T]) -> T:
+    def run(self, generator: Generator[Outbox, Inbox, _T]) -> _T:
         pending = _PendingInbox([], {}, None)
 
         def exchange(outbox: Outbox) -> Inbox:

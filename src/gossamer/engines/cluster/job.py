@@ -19,9 +19,9 @@ from gossamer.engines.cluster.engine import Cluster, LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
 from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import Deployment, Progress, host_of, make_deployment
-from gossamer.runs.directory import VERSION
-from gossamer.runs.run import Run, fingerprint_of
+from gossamer.runs.deployment import Deployment, Progress, build_host, make_deployment
+from gossamer.runs.directory import GOSSAMER_VERSION
+from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -103,9 +103,9 @@ def start_on_ranks(
     deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift)
     hosting = divide_agents(deployment, size)
     engine = make_engine(hosting, settings)
-    host = host_of(deployment, settings, engine.agents_of(engine.rank), hosting)
+    host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting)
     own_shift = shift is not None
-    fingerprint = fingerprint_of(graph, deployment.shift if own_shift else None)
+    fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
     return Run(settings, deployment, host, fingerprint, engine, own_shift)
 
 
@@ -117,7 +117,7 @@ def make_engine(hosting: NDArray[np.int64], settings: Settings) -> Cluster:
 def check_same_run(settings: Settings, fingerprint: str) -> None:
     """Refuse ranks whose versions, settings or data are not those of the first."""
     mine = {
-        "Gossamer": VERSION,
+        "Gossamer": GOSSAMER_VERSION,
         "PyTorch": torch.__version__,
         **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
         "the data": fingerprint[:16],

@@ -13,13 +13,13 @@ from gossamer.engines.cluster.job import check_same_run, divide_agents, make_eng
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError, shown
 from gossamer.runs import directory
-from gossamer.runs.deployment import Progress, host_of_settings, make_deployment
+from gossamer.runs.deployment import Progress, build_share_host, make_deployment
 from gossamer.runs.manifests import RankManifest
-from gossamer.runs.message_counts import between_hosts, count_messages, facts_of
+from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
 
 
 def is_cut(folder: Path) -> bool:
@@ -39,23 +39,21 @@ def cut_for_ranks(
     settings = settings.model_copy(update={"baselines": False})
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = divide_agents(deployment, size)
-    whole = whole_of(deployment)
+    whole = prepare_cut(deployment)
     held = []
     with directory.create_locked(folder):
         for rank in range(size):
             agents = (hosting == rank).nonzero()[0].tolist()
             share = make_share(whole, agents, hosting)
-            about = {"rank": rank, "ranks": size, "agents": agents, **share_facts(share)}
-            write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
+            about = {"rank": rank, "ranks": size, "agents": agents, **pack_sizes(share)}
+            write_folder(folder / f"rank-{rank}", "share.safetensors", pack_share(share), about)
             held.append(len(share.targets))
-        stored = {
-            **facts_of(deployment),
+        plan = {
+            **describe_deployment(deployment),
             "messages": count_messages(deployment, settings),
             "between_ranks": between_hosts(deployment, settings, hosting),
         }
-        run = Run(
-            settings, deployment, host_of_settings(share, settings), graph.fingerprint(), Simulation(), stored=stored
-        )
+        run = Run(settings, deployment, build_share_host(share, settings), graph.fingerprint(), Simulation(), plan=plan)
         directory.save_start(folder, run)
     return held
 
@@ -79,7 +77,7 @@ def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> S
 def start_on_shards(folder: Path, steps: int | None = None) -> Run:
     """This rank's part of a run directory that was cut for ranks, at its last checkpoint."""
     with share_errors():
-        settings, fingerprint, stored = directory.read_plan(folder)
+        settings, fingerprint, plan = directory.read_plan(folder)
         if steps is not None:
             settings = settings.model_copy(update={"steps": steps})
         rank, size = distributed.own_rank(), distributed.num_ranks()
@@ -93,5 +91,5 @@ def start_on_shards(folder: Path, steps: int | None = None) -> Run:
     check_same_run(settings, fingerprint)
     assert share.hosting is not None  # `take_share` requires it
     engine = make_engine(share.hosting, settings)
-    run = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
+    run = Run(settings, None, build_share_host(share, settings), fingerprint, engine, plan=plan)
     return directory.restore_checkpoint(folder, run)
