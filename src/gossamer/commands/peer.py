@@ -56,7 +56,7 @@ def peer(
     """
     logs.configure(log_level)
     from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
-    from gossamer.runs.memory import kept_memory
+    from gossamer.runs.memory import keep_memory
 
     if insecure:
         err.print(
@@ -69,7 +69,7 @@ def peer(
     shown = print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
-        with kept_memory():
+        with keep_memory():
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbour, LeftEarly) as error:
         print_error(error)

@@ -96,7 +96,7 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
     from gossamer.engines.cluster.rank_shards import cut_for_ranks
 
     graph = load_data(settings)
-    with show_progress() as (_, progress):
+    with show_progress() as (_, _, progress):
         held = cut_for_ranks(out, graph, settings, ranks, progress)
     Console().print(
         f"{escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
@@ -116,7 +116,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
     directory.create(out)
-    with show_progress() as (_, progress):
+    with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:

@@ -10,7 +10,7 @@ from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, patiently, read_bounded
 from gossamer.peers.shards.manifests import AgentEvaluation
-from gossamer.runs.documents import MOST_BYTES, checked, parse_json, to_json
+from gossamer.runs.documents import MOST_JSON_BYTES, parse_json, to_json, validate
 
 Record = dict[str, Any]
 
@@ -39,12 +39,12 @@ class Records:
 
 def read_records(path: Path) -> list[Record]:
     """One record a step, by step; a last line without its end is no record."""
-    whole = read_bounded(path, MOST_BYTES)
+    whole = read_bounded(path, MOST_JSON_BYTES)
     records: dict[int, Record] = {}
     for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
         source = f"{path}, line {number}"
         try:
-            record = checked(AgentEvaluation, parse_json(line, source), source)
+            record = validate(AgentEvaluation, parse_json(line, source), source)
         except GossamerError as error:
             raise GossamerError(f"{error}; remove the line") from None
         sums = {name: [math.nan if s is None else s for s in getattr(record, name)] for name in MASKS}

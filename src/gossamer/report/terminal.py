@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # of annotations alone: the network's libraries are not neede
 
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard
+    from gossamer.runs.run import Run
     from gossamer.runs.topologies import CertifiedTopology
-    from gossamer.runs.training import Run
     from gossamer.topology import Sweep
 
 __all__ = [
@@ -187,7 +187,7 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
 
 def show_result(console: Console, run: "Run", summary: Summary, folder: Path) -> None:
     """Print the tables at the end of a run."""
-    facts, settings = run.facts, run.settings
+    facts, settings = run.description, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
         f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
