@@ -30,12 +30,13 @@ from gossamer.peers.local_processes import free_ports, write_shards
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.program import make_schedule
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, host_of, host_of_settings, make_deployment
+from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
 from gossamer.runs.message_counts import count_messages
+from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings, make_settings
 
 BARE = Path(__file__).with_name("bare_exchange.py")
-PHASES = ("forward", "backward", "consensus")
+PHASES: tuple[PhaseName, ...] = ("forward", "backward", "consensus")
 MINE, SIMULATION, INSECURE, LIMIT = "encrypted peers", "simulation", "peers, no encryption", "bare sockets"
 WARM = 10  # steps before the first that counts
 GOAL = 0.6  # of the limit's rate
@@ -92,7 +93,7 @@ def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[f
 
 def simulation(deployment: Deployment, settings: Settings) -> float:
     torch.set_num_threads(1)
-    host = host_of(deployment, settings)
+    host = build_host(deployment, settings)
     for _ in range(WARM):
         host, _ = run(training_step(host))
     began = time.perf_counter()
@@ -105,7 +106,7 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_shards(Path(folder), deployment, settings)]
-    steps = [make_schedule(host_of_settings(shard.share, settings), settings).mixed for shard in shards]
+    steps = [make_schedule(build_share_host(shard.share, settings), settings).mixed for shard in shards]
     return [
         {
             k: {z: torch.Size(shape).numel() * (dtype or settings.torch_dtype).itemsize for z, shape in shapes.items()}
@@ -166,7 +167,7 @@ def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) ->
 def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:
     """Of the whole run by phase, with the evaluations at its beginning and end."""
     counted = count_messages(deployment, settings)
-    planned = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
+    planned: dict[str, int] = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
     return planned | {"forward": planned["forward"] + 2 * counted["evaluation"]["bytes"]}
 
 

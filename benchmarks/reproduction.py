@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,11 @@ from gossamer.data import load, make_graph
 from gossamer.engines.simulation import run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import num_workers, run_trials, train_alone
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import make_settings
 
 
-def stacked(trials: list[dict]) -> float:
+def stacked(trials: list[dict[str, Any]]) -> float:
     """Seconds of all runs on one host, without evaluations."""
     deployments = []
     for trial in trials:
@@ -33,12 +34,15 @@ def stacked(trials: list[dict]) -> float:
         deployments.append(make_deployment(load(settings.dataset, settings.seed), settings))
     graphs = [d.graph for d in deployments]
     n, m = graphs[0].num_vertices, deployments[0].num_agents
+    split: dict[str, Any] = {
+        part: np.concatenate([getattr(g, part) for g in graphs]) for part in ("train", "validation", "test")
+    }
     whole = make_graph(
         "stacked",
         np.concatenate([graph.edges + i * n for i, graph in enumerate(graphs)]),
         sparse.csr_array(sparse.vstack([graph.features for graph in graphs])),
         np.concatenate([graph.targets for graph in graphs]),
-        **{part: np.concatenate([getattr(g, part) for g in graphs]) for part in ("train", "validation", "test")},
+        **split,
     )
     host = make_host(
         whole,
@@ -47,7 +51,7 @@ def stacked(trials: list[dict]) -> float:
         np.concatenate([d.assignment + i * m for i, d in enumerate(deployments)]),
         sparse.block_diag([d.combination for d in deployments]).toarray(),
         range(m * len(trials)),
-        host_of(deployments[0], settings).training,
+        build_host(deployments[0], settings).training,
     )
     began = time.perf_counter()
     for _ in range(settings.steps):

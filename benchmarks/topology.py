@@ -189,8 +189,8 @@ def main() -> None:
             f"{r['agents']:4d}  {r['gap']:3.1f}  {r['tolerance']:9.0e}  {r['proved']:7.1e}  {r['objective']:9.4g}  "
             f"{r['iterations']:10d}  {r['seconds']:7.2f}  {r['eigendecompositions']:.0f}"
         )
-    sizes = np.log([r["agents"] for r in growth])
-    slope = np.polyfit(sizes[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]
+    agents = np.log([r["agents"] for r in growth])
+    slope = np.polyfit(agents[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]
     print(f"growth exponent from m = {growth[2]['agents']} to {growth[-1]['agents']}: {slope:.2f}")
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -44,13 +45,13 @@ place = sensors + 0.3 * stations[owner]  # the agents a little apart
 outermost = [max(np.flatnonzero(owner == k), key=lambda v: place[v] @ stations[k]) for k in range(m)]
 
 
-def draw_agents(axes, places, size, fontsize):
+def draw_agents(axes: Any, places: np.ndarray, size: float, fontsize: float) -> None:
     axes.scatter(*places.T, s=size, c=FILL, edgecolors=EDGE, linewidths=fontsize / 6, zorder=7)
     for k in range(m):
         axes.text(*places[k], k + 1, fontsize=fontsize, weight="bold", ha="center", va="center_baseline", zorder=8)
 
 
-def draw_graph(axes, across):
+def draw_graph(axes: Any, across: dict[str, Any]) -> None:
     """Draw the agents' regions, the data edges (those between agents in the style `across`) and the vertices."""
     for k in range(m):
         hull = place[owner == k][ConvexHull(place[owner == k]).vertices]
@@ -64,11 +65,11 @@ def draw_graph(axes, across):
     draw_agents(axes, place[outermost] + 0.19 * stations, 420, 15)
 
 
-def draw_arrow(axes, tail, head, style, shrink, **look):
+def draw_arrow(axes: Any, tail: Any, head: Any, style: str, shrink: tuple[float, float], **look: Any) -> None:
     axes.add_patch(FancyArrowPatch(tail, head, arrowstyle=style, shrinkA=shrink[0], shrinkB=shrink[1], **look))
 
 
-def draw_messages(axes, back):
+def draw_messages(axes: Any, back: bool) -> None:
     """Draw the messages that make the active vertex's output, or those of its gradient."""
     draw_graph(axes, {"colors": FAINT, "linewidths": 1.2})
     for v, here in zip(j[i == active], inside[i == active], strict=True):
@@ -78,7 +79,7 @@ def draw_messages(axes, back):
     axes.scatter(*place[active], s=230, c=ACTIVE, edgecolors="black", linewidths=2, zorder=6)
 
 
-def draw_consensus(axes):
+def draw_consensus(axes: Any) -> None:
     seat = 0.95 * stations
     for k, z in np.argwhere(np.triu(made.links)):
         draw_arrow(axes, seat[k], seat[z], "<|-|>", (27, 27), lw=3.5, mutation_scale=24, color=DARK)

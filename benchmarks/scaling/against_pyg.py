@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import gossamer
 from gossamer.data import DataGraph
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 from scaling.measure import Step, deployed, distributed, high_water_mark, timed
 
 COMPETITORS = ("distributed", "PyG, sparse adjacency", "PyG, edge_index")
@@ -46,7 +46,8 @@ def _in_own_process(dataset: str, agents: int, steps: int, name: str) -> dict[st
     command = [sys.executable, sys.argv[0], "--own-process", dataset, str(agents), str(steps), name]
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "2"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=1800, env=environment)
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def own_process(dataset: str, agents: int, steps: int, name: str) -> None:
@@ -59,7 +60,7 @@ def own_process(dataset: str, agents: int, steps: int, name: str) -> None:
         step = distributed(deployed(graph, agents)[1])
     else:
         step = pyg(graph, sparse_adjacency=name.endswith("sparse adjacency"))
-    with kept_memory() if name == "distributed" else nullcontext():  # as training.go_on has it
+    with keep_memory() if name == "distributed" else nullcontext():  # as the commands do
         seconds = [timed(step)[0] for _ in range(steps + 1)]
     print(json.dumps({"seconds": seconds[1:], "memory": high_water_mark()}))
 
@@ -75,7 +76,8 @@ def pyg(graph: DataGraph, sparse_adjacency: bool) -> Step:
 
         def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
             x = self.first(dropout(x, 0.5), edges).relu()
-            return self.second(dropout(x, 0.5), edges)
+            outputs: torch.Tensor = self.second(dropout(x, 0.5), edges)
+            return outputs
 
     dense = graph.features.toarray() if sparse.issparse(graph.features) else graph.features
     x = torch.from_numpy(dense).to(torch.float32)

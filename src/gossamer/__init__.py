@@ -17,10 +17,12 @@ The code follows the pipeline of the paper:
     cli           the sub-commands joined
 and stands on
     errors        exceptions and warnings
+    choices       names that settings take, without what they stand for
     files         files written whole or not at all, locks, private files
     reading       text files of a bounded size
     machine       memory that this process may take
     generators    drivers of generators
+    array_types   names of array types
 """
 
 from importlib import import_module
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from gossamer.api import Result, predict, resume, train
     from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
     from gossamer.errors import GossamerError, GossamerWarning
+    from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "DataGraph",
     "GossamerError",
     "GossamerWarning",
+    "Observer",
     "Result",
     "Settings",
     "from_networkx",
@@ -52,6 +56,7 @@ _HOMES = {  # imported when first used, so that `import gossamer` does not impor
     "gossamer.api": ("Result", "predict", "resume", "train"),
     "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
     "gossamer.errors": ("GossamerError", "GossamerWarning"),
+    "gossamer.runs.observers": ("Observer",),
     "gossamer.runs.settings": ("Settings",),
 }
 

@@ -136,13 +136,13 @@ def test_uniform_is_uniform() -> None:
 def test_nearest_is_the_station_at_the_smallest_distance() -> None:
     random = np.random.default_rng(0)
     positions, stations = random.normal(size=(50, 2)), random.normal(size=(7, 2))
-    expected = [min(range(7), key=lambda k, p=p: np.hypot(*(p - stations[k]))) for p in positions]
+    expected = [min(range(7), key=lambda k: np.hypot(*(p - stations[k]))) for p in positions]
     np.testing.assert_array_equal(assign_to_nearest(positions, stations), expected)
 
 
 def test_stations_stand_equispaced_around_the_centre() -> None:
     stations = place_stations([[0.0, 0.0], [4.0, 8.0], [1.0, 2.0]], 4)
-    np.testing.assert_allclose(stations, [[3.5, 4], [2, 7], [0.5, 4], [2, 1]], atol=1e-12)
+    np.testing.assert_allclose(stations, [[3.5, 4.0], [2.0, 7.0], [0.5, 4.0], [2.0, 1.0]], atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [1, 4, 12])
@@ -178,7 +178,7 @@ def test_a_good_array_of_the_user_passes() -> None:
         ([0, -1, 1], "agents 0 to 1, got -1 to 1"),
     ],
 )
-def test_a_bad_array_of_the_user_is_refused_by_name(array: list, message: str) -> None:
+def test_a_bad_array_of_the_user_is_refused_by_name(array: list[Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         check_assignment(array, num_vertices=3, num_agents=2)
 
@@ -186,13 +186,15 @@ def test_a_bad_array_of_the_user_is_refused_by_name(array: list, message: str) -
 @pytest.mark.parametrize("how", ASSIGNMENTS)
 def test_assign_by_name(how: str) -> None:
     graph = path_graph()
+    positions = graph.positions
+    assert positions is not None
     by_hand = {
         "bfs": lambda: grow_breadth_first(graph.adjacency, 2, 3),
         "balanced": lambda: grow_balanced(graph.adjacency, 2, 3),
         "uniform": lambda: assign_uniformly(4, 2, 3),
         "streaming": lambda: partition_stream(graph.adjacency, 2, 3),
         "metis": lambda: partition_with_metis(graph.adjacency, 2, 3),
-        "nearest": lambda: assign_to_nearest(graph.positions, place_stations(graph.positions, 2)),
+        "nearest": lambda: assign_to_nearest(positions, place_stations(positions, 2)),
     }
     np.testing.assert_array_equal(assign(graph, how, 2, 3), by_hand[how]())
 
@@ -206,7 +208,7 @@ def test_assign_by_name(how: str) -> None:
         ({"positions": None}, "nearest", 2, "needs vertex positions, and path has none"),
     ],
 )
-def test_assign_refuses_by_name(changes: dict, how: str, m: int, message: str) -> None:
+def test_assign_refuses_by_name(changes: dict[str, Any], how: str, m: int, message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         assign(path_graph(**changes), how, m, 0)
 

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     assert not (out / "agent-0" / "key.secret").exists()
     assert (out / "agent-1" / "key.secret").exists()
     shards = [read_shard(out / f"agent-{k}") for k in range(3)]
-    assert shards[1].neighbours[0].key + str(shards[1].members[0]) == key
+    assert str(shards[1].neighbours[0].key) + str(shards[1].members[0]) == key
     assert len(set(shards[1].members)) == 3
     assert shards[1].members == shards[2].members
     assert len({shard.run for shard in shards}) == 1
@@ -189,13 +190,13 @@ def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
 
 
 def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:
-    def run(command: str, *more: str) -> dict:
+    def run(command: str, *more: str) -> dict[str, Any]:
         arguments = [command, "digits", *SMALL, "--no-baselines", "--json", *more]
         done = subprocess.run(
             [sys.executable, "-m", "gossamer", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
-        result: dict = json.loads(done.stdout)
+        result: dict[str, Any] = json.loads(done.stdout)
         return result
 
     launched, simulated = run("launch", "--out", "launched"), run("train", "--out", "simulated")

@@ -77,7 +77,11 @@ def test_digits_masks_depend_on_the_seed_only(digits: DataGraph, name: str) -> N
     ],
 )
 def test_sizes_of_table_one(
-    name: str, sizes: tuple, split: tuple, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str,
+    sizes: tuple[int, int, int, int],
+    split: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     is_present(name, monkeypatch, tmp_path)
     graph = load(name)

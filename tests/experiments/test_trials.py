@@ -154,7 +154,10 @@ def test_the_search_takes_the_least_of_its_measure_and_never_a_divergence(
         ]
 
     monkeypatch.setattr(setup, "run_trials", pretend)
-    grid = {"a": {"step_size": (0.1, 1.0, 10.0)}, "b": {"momentum": (0.8, 0.5, 0.9), "step_size": (1.0, 10.0)}}
+    grid: dict[str, dict[str, tuple[float, ...]]] = {
+        "a": {"step_size": (0.1, 1.0, 10.0)},
+        "b": {"momentum": (0.8, 0.5, 0.9), "step_size": (1.0, 10.0)},
+    }
     variants = {"a": SMALL, "b": SMALL}
     least = setup.search_grid(Cache(tmp_path), variants, grid, "loss", lambda *state: None)
     assert least == {"a": {"step_size": 1.0}, "b": {"momentum": 0.5, "step_size": 1.0}}
@@ -220,7 +223,7 @@ def test_an_interruption_keeps_what_is_done_and_leaves_no_process(tmp_path: Path
 
 def test_a_worker_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[int] = []
-    monkeypatch.setattr(trials.torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr(trials.signal, "signal", lambda *arguments: None)
+    monkeypatch.setattr("torch.set_num_threads", set_to.append)
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     trials._prepare_worker()
     assert set_to == [1]

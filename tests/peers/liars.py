@@ -6,6 +6,7 @@ A lie is drawn from what is known to the agent at that moment: its neighbours' p
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -65,7 +66,7 @@ class Liar:
                 for number in range(FLOOD):
                     self.network.later(when + number / FLOOD, lambda: self._tell(Lie.FLOOD))
             else:
-                self.network.later(when, lambda lie=lie: self._tell(lie))
+                self.network.later(when, partial(self._tell, lie))
 
     def _follow(self, sender: int, receiver: int, message: bytes) -> bytes:
         if self.agent in (sender, receiver) and not is_frame(message):
@@ -156,7 +157,7 @@ class Liar:
         if lie is Lie.NOT_FINITE:
             return self.random.choice([float("nan"), float("inf"), -float("inf")])
         low, high = (1.01 * JUMP * FLOOR, LARGEST) if lie is Lie.JUMP else (1.01 * LARGEST, 1e300)
-        return self.random.choice([-1, 1]) * low * (high / low) ** self.random.random()
+        return float(self.random.choice([-1, 1]) * low * (high / low) ** self.random.random())
 
     def _spoilt(self, message: bytes) -> bytes:
         announced: Any = decode(message, RUN, self.agent)

@@ -109,7 +109,8 @@ class Network:
         assert self.events, f"nothing more happens: {self.told()}"
         self.now, _, kind, what = heapq.heappop(self.events)
         if kind == "call":
-            return what()
+            what()
+            return
         if kind == "power cut":
             for agent in list(self.members):
                 self.kill(agent)
@@ -230,7 +231,7 @@ class Network:
     def _program(self, k: int, step: int) -> Any:
         """The training run; who reads its exchanges learns which messages come next."""
         start = begin if self.memory is None else partial(remembered, self.memory)
-        exchanges = start(
+        exchanges: Any = start(
             self.problem.hosts[k],
             self.settings,
             self.disks[k],

@@ -4,12 +4,13 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from agents.cases import make_case
-from peers.peers import deployed
+from peers.harness import deployed
 from safetensors.torch import load_file, save_file
 
 from gossamer.api import predict, resume, train
@@ -24,9 +25,9 @@ from gossamer.peers.process import Watch, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
+from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_file, read_tensors, write_tensors
-from gossamer.runs.training import Hooks
 
 STEPS = 9
 
@@ -40,7 +41,7 @@ def settings() -> Settings:
 
 def interrupted(folder: Path, graph: DataGraph, at: int = 8) -> None:
     """A run that is stopped, with checkpoints of the steps 6 and `at`."""
-    train(graph, settings(), out=folder, hooks=lambda *_: Hooks(should_stop=iter([False] * at + [True]).__next__))
+    train(graph, settings(), out=folder, should_stop=iter([False] * at + [True]).__next__)
 
 
 def flip(path: Path, place: int = -3) -> None:
@@ -59,7 +60,7 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut_off, empty])
-def test_a_run_goes_on_from_the_newest_whole_checkpoint(damage, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_the_newest_whole_checkpoint(damage: Callable[[Path], None], tmp_path: Path) -> None:
     graph, folder = make_case(n=40).graph, tmp_path / "run"
     whole = train(graph, settings()).run
     interrupted(folder, graph)
@@ -139,7 +140,11 @@ def test_a_second_process_is_kept_out_of_a_run_directory(tmp_path: Path) -> None
 
     def disturb(step: int, loss: float) -> None:
         def again() -> None:
-            for other in (lambda: resume(folder, graph=graph), lambda: train(graph, settings(), out=folder)):
+            others: tuple[Callable[[], object], ...] = (
+                lambda: resume(folder, graph=graph),
+                lambda: train(graph, settings(), out=folder),
+            )
+            for other in others:
                 with pytest.raises(GossamerError) as error:
                     other()
                 refused.append(str(error.value))
@@ -149,7 +154,7 @@ def test_a_second_process_is_kept_out_of_a_run_directory(tmp_path: Path) -> None
             thread.start()
             thread.join()
 
-    train(graph, settings(), out=folder, hooks=lambda *_: Hooks(on_step=disturb))
+    train(graph, settings(), out=folder, observers=[Observer(on_step=disturb)])
     assert f"process {os.getpid()} on" in refused[0]
     assert f"trains in {folder} already" in refused[0]
     assert "is not an empty folder" in refused[1]
@@ -169,12 +174,12 @@ def test_two_that_begin_in_the_same_empty_folder(tmp_path: Path) -> None:
     try:
         assert held.wait(30)
         told = f"process {os.getpid()} on .* trains in {tmp_path} already"
-        with pytest.raises(GossamerError, match=told), directory.claimed(tmp_path):
+        with pytest.raises(GossamerError, match=told), directory.create_locked(tmp_path):
             pass
     finally:
         done.set()
         thread.join()
-    with directory.claimed(tmp_path):  # a lock that was left behind is no file of a run
+    with directory.create_locked(tmp_path):  # a lock that was left behind is no file of a run
         pass
 
 

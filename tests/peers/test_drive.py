@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,9 +71,12 @@ def test_own_arithmetic_is_not_the_others_silence(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(peer, "time", clock)
-    drive = lambda: peer._drive(  # noqa: E731
-        Finished(clock), Talker(clock, speaks), Records(tmp_path / "m"), Refusals(tmp_path / "r"), peer.Watch(), 0
-    )
+    member: Any = Finished(clock)
+    transport: Any = Talker(clock, speaks)
+
+    def drive() -> None:
+        peer._drive(member, transport, Records(tmp_path / "m"), Refusals(tmp_path / "r"), peer.Watch(), 0)
+
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first
     else:

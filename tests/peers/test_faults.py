@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peers.peers import M, check, deployed, kept, simulated, weights
+from peers.harness import M, check, deployed, kept, simulated, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
 from peers.trapped import STEP, Action, Moment, Trap
@@ -206,5 +206,5 @@ def cable() -> Iterator[tuple[list[tuple[Path, ...]], Callable[[str], None]]]:
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces cannot be made here: {getattr(error, 'stderr', None) or error}")
         user = Path(f"/proc/{left}/ns/user")
-        spaces = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
+        spaces: list[tuple[Path, ...]] = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
         yield spaces, lambda state: within(left, "ip", "link", "set", "left", state)

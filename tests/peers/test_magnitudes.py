@@ -15,14 +15,14 @@ from peers.problems import M, Problem, problem
 from peers.schedules import check
 
 from gossamer.agents import Outbox, Phase
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.quantisation import Quantiser
 from gossamer.data import make_graph
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.checkpoints import Disk
 from gossamer.peers.program import begin, make_schedule
 from gossamer.peers.protocol.magnitudes import FLOOR, JUMP, LARGEST, Magnitudes, check_kept
 from gossamer.peers.protocol.wire import Frame, RefusedError, encode
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import make_settings
 
 CONSENSUS = Outbox(Phase.CONSENSUS, 0, {}, {})
@@ -64,7 +64,7 @@ def regression(scale: float, **changes: Any) -> Problem:
          "checkpoint_every": 5, "evaluate_every": 10, "update": "momentum", **changes}
     )  # fmt: skip
     deployment = make_deployment(graph, settings, assignment=owner)
-    hosts = {k: host_of(deployment, settings, [k]) for k in range(M)}
+    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
     links = deployment.links & ~np.eye(M, dtype=bool)
     return Problem(settings, hosts, links, {k: make_schedule(host, settings) for k, host in hosts.items()}, [])
 
@@ -109,7 +109,7 @@ def test_an_agent_does_not_send_what_others_refuse() -> None:
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
 def test_codes_are_measured_by_their_scales(bits: int) -> None:
-    rounding = Rounding(bits)
+    rounding = Quantiser(bits)
     rows = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)) * 1e5
     largest = rounding.largest(rounding.encode(rows))
     assert rows.abs().max() <= largest < 1.3 * rows.abs().max()
@@ -142,12 +142,18 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
         while not (network.members.get(1) and network.members[1].position[0] == 2):
             network.step()
         member = network.members[1]
-        member._on_refused = lambda sender, error, refused=refused: refused.append((sender, str(error)))
+
+        def note(sender: int, error: RefusedError, kept: list[tuple[int, str]] = refused) -> None:
+            kept.append((sender, str(error)))
+
+        member._on_refused = note
         while str(member.exchanges.current.phase) != phase or 0 not in member.waiting_for:
             network.step()
         exchange = member.exchanges.current
         (shape,) = [shape for link, shape in exchange.expected.items() if link.sender == 0]
-        plan = member._schedule(member.position)[0]
+        planned = member._schedule(member.position)
+        assert planned is not None
+        plan = planned[0]
         frame = Frame(0, member.epoch, member.position, plan, phase, exchange.index, torch.full(shape, 1e30).double())
         member.receive(0, encode(frame, RUN), network.now)
         network.run()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from peers.harness import STEPS, check, deployed, in_threads, kept, over, simulated
 from peers.memory import Hub
-from peers.peers import STEPS, check, deployed, in_threads, kept, over, simulated
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_shards

@@ -5,18 +5,20 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from peers.peers import deployed, kept
+from peers.harness import deployed, kept
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_secret, write_shards
+from gossamer.peers.local_processes import write_shards
+from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.process import MissingNeighbour, Watch, run_peer
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import host_of, host_of_settings
+from gossamer.runs.deployment import build_host, build_share_host
 from gossamer.runs.tensors import read_tensors
 
 
@@ -40,13 +42,12 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
 def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
     deployment, settings = deployed()
     for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
-        found, expected = host_of_settings(read_shard(folder).share, settings), host_of(deployment, settings, [k])
+        found, expected = build_share_host(read_shard(folder).share, settings), build_host(deployment, settings, [k])
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
         assert torch.equal(found.train_pass.features, expected.train_pass.features)
-        assert found.train_pass.plan.layers[0].propagations[0].rows.outgoing == (
-            expected.train_pass.plan.layers[0].propagations[0].rows.outgoing
-        )
+        rows: list[Any] = [host.train_pass.plan.layers[0].propagations[0].rows for host in (found, expected)]
+        assert rows[0].outgoing == rows[1].outgoing
 
 
 def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:

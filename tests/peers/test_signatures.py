@@ -1,5 +1,7 @@
 """Statements of agents: signed by their subjects, for one run and one epoch, and by keys that come from one secret."""
 
+from typing import Any
+
 import pytest
 import zmq.utils.z85 as z85
 from nacl.signing import VerifyKey
@@ -11,7 +13,7 @@ from gossamer.peers.network.sockets import new_keys, public_of
 from gossamer.peers.protocol.facts import done_fact, restorable_fact
 from gossamer.peers.protocol.signatures import SIZE, UNSIGNED, make_keyring, verify_key
 
-STEPS = {"run": "run", "agent": 1, "epoch": 4, "life": 7, "steps": (0, 2)}
+STEPS: dict[str, Any] = {"run": "run", "agent": 1, "epoch": 4, "life": 7, "steps": (0, 2)}
 
 
 def test_a_public_key_is_two_keys_that_come_from_one_secret() -> None:

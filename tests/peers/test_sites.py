@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peers.harness import M, deployed, in_threads, simulated
 from peers.memory import Hub
-from peers.peers import M, deployed, in_threads, simulated
 from peers.processes import Agents, wait_until
 from scipy import sparse
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import free_ports, write_secret
+from gossamer.peers.local_processes import free_ports
 from gossamer.peers.metrics import Records
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.keys import make_keys
+from gossamer.peers.network.keys import make_keys, write_secret
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.process import Watch, read_secret, run_peer, train_over
 from gossamer.peers.shards.sites import POOLED, read_site_shard, site_of_file, write_site_shard

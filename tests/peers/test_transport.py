@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peers.harness import check, deployed, in_threads, over, simulated
 from peers.memory import Hub
-from peers.peers import check, deployed, in_threads, over, simulated
 
 from gossamer.peers.local_processes import free_ports, write_shards
 from gossamer.peers.network.addresses import Contact

@@ -16,13 +16,12 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.commands.shard import read_hosts
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_secret
-from gossamer.peers.network.keys import make_keys
+from gossamer.peers.network.keys import make_keys, write_secret
 from gossamer.peers.shards.site_files import MOST_CLASSES, MOST_REST
 from gossamer.peers.shards.sites import site_of_file
 from gossamer.reading import read_text
 from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
-from gossamer.runs.toml_files import MOST_BRACKETS, MOST_BYTES, MOST_DOTS, read_toml
+from gossamer.runs.toml_files import MOST_BRACKETS, MOST_DOTS, MOST_TOML_BYTES, read_toml
 
 VALUES: tuple[Any, ...] = (
     *(0, -1, 2**63, 0.5, -1e300, "inf", "nan", "'text'", "''", "true", "[]", "{}", "[1, [2]]", "1979-05-27", "{a = 1}"),
@@ -146,7 +145,7 @@ def test_mutations_of_hosts(tmp_path: Path) -> None:
         ('a = """' + ' \\"""' * 100_000, "not valid TOML"),
         ("agents = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
         ("agents = 1\nagents = 2", "not valid TOML: Cannot overwrite"),
-        ("x" * (MOST_BYTES + 1), "has more than 1.0 MB, the most that is read"),
+        ("x" * (MOST_TOML_BYTES + 1), "has more than 1.0 MB, the most that is read"),
     ],
 )
 def test_toml_that_would_take_long_or_deep(tmp_path: Path, text: str, message: str) -> None:
@@ -198,7 +197,7 @@ def test_settings_beyond_their_bounds(tmp_path: Path, text: str, message: str) -
     assert len(str(caught.value)) < 500
 
 
-def test_thousands_of_mistakes_are_not_all_told(tmp_path: Path) -> None:
+def test_thousands_of_mistakes_are_not_all_reported(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("".join(f"key{i} = 1\n" for i in range(50_000)))
     with no_longer_than(30), pytest.raises(GossamerError) as caught:
@@ -281,7 +280,7 @@ def test_a_device_without_an_end_is_not_read_to_it() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(GossamerError, match="cannot read /dev/zero: expected a file"):
-            read_text(Path("/dev/zero"), MOST_BYTES)
-        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_BYTES
+            read_text(Path("/dev/zero"), MOST_TOML_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_TOML_BYTES
     finally:
         tracemalloc.stop()

@@ -1,5 +1,7 @@
 """Agent graphs of many kinds for the tests of Section IV, and the requirements on a deployable matrix."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from oracles.graphs import cycles, random_adjacency
@@ -19,7 +21,7 @@ def hub(m: int) -> Links:
     return links
 
 
-GRAPHS = {
+GRAPHS: dict[str, Callable[[int], Links]] = {
     "alone": lambda m: np.zeros((m, m), dtype=bool),
     "groups": lambda m: cycles(m // 2, m - m // 2) > 0,
     "ring": lambda m: cycles(m) > 0,

@@ -47,11 +47,13 @@ def feasible(m: int, radius: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     Q, _ = np.linalg.qr(np.column_stack([np.ones(m), random.normal(size=(m, m - 1))]))
     spectrum = radius * random.choice([-1.0, 1.0, random.uniform(-1, 1)], size=m - 1)
-    return np.ones((m, m)) / m + (Q[:, 1:] * spectrum) @ Q[:, 1:].T
+    found: np.ndarray = np.ones((m, m)) / m + (Q[:, 1:] * spectrum) @ Q[:, 1:].T
+    return found
 
 
 def soft(x: np.ndarray, threshold: float) -> np.ndarray:
-    return np.sign(x) * np.maximum(abs(x) - threshold, 0)
+    found: np.ndarray = np.sign(x) * np.maximum(abs(x) - threshold, 0)
+    return found
 
 
 def plain_algorithm(
@@ -203,7 +205,7 @@ def test_the_limit_depends_neither_on_relaxation_nor_on_the_penalty() -> None:
 
 
 def test_the_penalty_moves_and_comes_to_rest() -> None:
-    begin = AdmmState(*(np.zeros((7, 7)) for _ in range(3)), penalty=1e3)
+    begin = AdmmState(np.zeros((7, 7)), np.zeros((7, 7)), np.zeros((7, 7)), penalty=1e3)
     penalties = [s.penalty for s in islice(iterate(problem_29(price(GRAPHS["sparse"](7))), 0.45, begin), 1500)]
     assert penalties[0] == 1e3
     assert penalties[-1] < 1e2

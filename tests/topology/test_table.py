@@ -15,7 +15,7 @@ B = np.array([[0, 3, 0, 0], [3, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 0]], dtype=np.
 def hypercube(num_agents: int) -> topology.Links:
     """Agents whose numbers differ in one bit talk."""
     k, z = np.indices((num_agents, num_agents))
-    return np.bitwise_count(k ^ z) == 1
+    return np.asarray(np.bitwise_count(k ^ z) == 1)
 
 
 def settings(name: str, **changes: object) -> Settings:

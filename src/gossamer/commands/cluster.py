@@ -2,32 +2,29 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer import api
+from gossamer.commands import logs
 from gossamer.commands.common import (
     INTERRUPTED,
-    MISTAKE,
+    combine_settings,
     err,
-    follow,
     load_data,
-    settings_from,
-    tell,
-    told_plainly,
+    print_json,
+    report_errors,
+    show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
-from gossamer.engines.cluster import job
-from gossamer.engines.cluster.distributed import reach_barrier
-from gossamer.engines.cluster.engine import LostRank
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.engines.cluster.heartbeats import GIVE_UP
-from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
 from gossamer.errors import GossamerError
-from gossamer.report import terminal
-from gossamer.runs import directory
-from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
+
+if TYPE_CHECKING:
+    from gossamer.api import Result
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -43,7 +40,7 @@ torchrun --nproc-per-node 2 -m gossamer cluster runs/cut
 """
 
 
-@told_plainly
+@report_errors
 @with_settings()
 def cluster(
     dataset: Dataset = None,
@@ -61,8 +58,9 @@ def cluster(
         ),
     ] = GIVE_UP,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
 
@@ -70,67 +68,87 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
-    with job.joined(give_up) as rank:
-        try:
-            result, folder = _train(rank, dataset, out, resume, options)
-        except LostRank:
-            raise
-        except GossamerError as error:
-            if rank == 0:
-                tell(error)
-            if reach_barrier() or rank == 0:  # else the first rank knows nothing of it
-                raise typer.Exit(MISTAKE) from None
-            raise
+    logs.configure(log_level)
+    from gossamer.commands.ranks import join_ranks
+    from gossamer.report import terminal
+
+    with join_ranks(give_up) as rank:
+        result, folder = _train(rank, dataset, out, resume, options)
     if rank == 0 and as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     elif rank == 0:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.run.complete:
         if rank == 0:
             err.print(
                 f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
-                f"[bold]torchrun ... -m gossamer cluster --resume {terminal.escape(str(folder))}[/]",
+                f"[bold]torchrun ... -m gossamer cluster --resume {escape(str(folder))}[/]",
                 highlight=False,
             )
         raise typer.Exit(INTERRUPTED)
 
 
 def _train(
-    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
-) -> tuple[api.Result, Path]:
-    if job.restarted() and out is not None and (out / "run.json").is_file():
+    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: Options
+) -> "tuple[Result, Path]":
+    from gossamer import api
+    from gossamer.engines.cluster import job
+    from gossamer.engines.cluster.rank_shards import is_cut, start_on_shards
+    from gossamer.runs import directory
+    from gossamer.runs.memory import keep_memory
+
+    if job.was_restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with follow(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
+    with keep_memory(), show_progress(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
             _lock(Path(dataset), rank, held)
-            state = begin_on_shards(Path(dataset), options.get("steps"))
-            return api.finish(api.Result(state), None, Path(dataset), hooks), Path(dataset)
+            state = start_on_shards(Path(dataset), options.get("steps"))
+            result = api.Result(state)
+            return api.finish(result, None, Path(dataset), (), should_stop, display), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
             _lock(resume, rank, held)
-            with job.together():
-                graph = api.graph_of(resume)
+            with job.share_errors():
+                graph = api.load_graph(resume)
             return (
-                api.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
+                api.resume(
+                    resume,
+                    options.get("steps"),
+                    graph=graph,
+                    should_stop=should_stop,
+                    display=display,
+                    start=job.start_on_ranks,
+                ),
                 resume,
             )
-        with job.together():
-            settings = settings_from(dataset, options)
+        with job.share_errors():
+            settings = combine_settings(dataset, options)
             graph = load_data(settings)
-            folder = out or directory.free_name(Path("runs"), graph.name)
+            folder = out or directory.find_free_name(Path("runs"), graph.name)
             if rank == 0:
                 directory.check_new(folder)
         return (
-            api.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
+            api.train(
+                graph,
+                settings,
+                out=folder,
+                should_stop=should_stop,
+                display=display,
+                progress=progress,
+                start=job.start_on_ranks,
+            ),
             folder,
         )
 
 
 def _lock(folder: Path, rank: int, held: ExitStack) -> None:
-    """The run directory for this job alone; the rank that writes to it holds the lock."""
-    with job.together():
+    """Lock the run directory for this job; the rank that writes to it holds the lock."""
+    from gossamer.engines.cluster import job
+    from gossamer.runs import directory
+
+    with job.share_errors():
         if rank == 0:
-            held.enter_context(directory.gone_on_with(folder))
+            held.enter_context(directory.lock_run(folder))

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from gossamer.commands.common import err, tell, told_plainly
+from gossamer.commands import logs
+from gossamer.commands.common import err, print_error, print_json, report_errors
+from gossamer.commands.options import LogLevel
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
 from gossamer.peers.refusals import COMMON
-from gossamer.report import terminal
-from gossamer.runs.documents import to_json
-from gossamer.runs.memory import kept_memory
 
-MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
+NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -24,7 +23,7 @@ gossamer peer shards/agent-3 --give-up 600
 """
 
 
-@told_plainly
+@report_errors
 def peer(
     folder: Annotated[Path, typer.Argument(metavar="SHARD", help="The agent's folder.", show_default=False)],
     give_up: Annotated[
@@ -47,6 +46,7 @@ def peer(
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
 
@@ -54,6 +54,10 @@ def peer(
     restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
     finished and left before it knew that all had.
     """
+    logs.configure(log_level)
+    from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
+    from gossamer.runs.memory import keep_memory
+
     if insecure:
         err.print(
             "[bold red]--insecure:[/] messages are neither encrypted nor authenticated; anyone on this network can "
@@ -62,24 +66,20 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    shown = _print_json if report else _Lines()
+    shown = print_json if report else _Lines()
     try:
         watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
-        with kept_memory():
+        with keep_memory():
             result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbour, LeftEarly) as error:
-        tell(error)
-        raise typer.Exit(MISSING if isinstance(error, MissingNeighbour) else EARLY) from None
+        print_error(error)
+        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbour) else LEFT_EARLY) from None
     if not report:
-        err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
-
-
-def _print_json(state: dict[str, Any]) -> None:
-    print(to_json(state), flush=True)
+        err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
 
 class _Lines:
-    """A line whenever something has changed."""
+    """Prints a line whenever something has changed."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -101,7 +101,7 @@ class _Lines:
 
 
 def _leave_with_parent() -> None:
-    """The parent keeps the other end of our standard input open as long as it lives."""
+    """End this process with its parent, which keeps the other end of standard input open as long as it lives."""
     while os.read(0, 1):
         pass
     os._exit(1)

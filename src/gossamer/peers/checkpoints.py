@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import PRIVATE, read_bounded, set_aside, write_atomically
 from gossamer.model import Params
@@ -69,7 +69,7 @@ class Disk(Ledger):
 
     keep: int
     params: Params  # at step 0
-    state: State
+    state: StateDict
 
     def __post_init__(self) -> None:
         damaged: dict[Path, GossamerError] = {}
@@ -89,7 +89,7 @@ class Disk(Ledger):
         """What can be restored: the latest, should a crash have left more than are kept."""
         return sorted({0, *self._stored()[-self.keep :]})
 
-    def save(self, step: int, params: Params, state: State) -> None:
+    def save(self, step: int, params: Params, state: StateDict) -> None:
         """Keep a checkpoint, and as many before it as are needed."""
         write_tensors(self._path(step), pack_state(params, state), PRIVATE, step=str(step))
         stored = self._stored()
@@ -106,12 +106,12 @@ class Disk(Ledger):
             self._path(step).unlink(missing_ok=True)
         write_atomically(self.folder / "diverged", f"{diverged}\n".encode(), PRIVATE)
 
-    def load(self, step: int) -> tuple[Params, State]:
+    def load(self, step: int) -> tuple[Params, StateDict]:
         if step == 0 and not self._path(step).is_file():
             return {name: t.clone() for name, t in self.params.items()}, {n: t.clone() for n, t in self.state.items()}
         return self._read(self._path(step))
 
-    def _read(self, path: Path) -> tuple[Params, State]:
+    def _read(self, path: Path) -> tuple[Params, StateDict]:
         """A checkpoint of this agent and of the step that its name says; one of an older version says none inside."""
         tensors, about = read_file(path)
         expected = {name: (part.dtype, tuple(part.shape)) for name, part in pack_state(self.params, self.state).items()}

@@ -5,7 +5,6 @@ that was killed.
 """
 
 import json
-import os
 import secrets
 import selectors
 import socket
@@ -17,6 +16,7 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import new_keys
 from gossamer.peers.protocol.signatures import verify_key
 from gossamer.peers.shards.shard import cut, write_shard
@@ -39,15 +39,6 @@ def write_shards(folder: Path, deployment: Deployment, settings: Settings) -> li
         write_secret(mine / "key.secret", keys[shard.agent][1])
         folders.append(mine)
     return folders
-
-
-def write_secret(path: Path, secret: str) -> None:
-    """A secret key that its owner alone can read; one that exists is never overwritten."""
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secret + "\n")
-    except FileExistsError:
-        raise GossamerError(f"{path} exists; a key that is lost cannot be made again, so move it away first") from None
 
 
 def free_ports(count: int) -> list[int]:

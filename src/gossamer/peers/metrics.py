@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gossamer.agents.measures import Sums
+from gossamer.agents.measures import ScoreSums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, patiently, read_bounded
 from gossamer.peers.shards.manifests import AgentEvaluation
-from gossamer.runs.documents import MOST_BYTES, checked, parse_json, to_json
+from gossamer.runs.documents import MOST_JSON_BYTES, parse_json, to_json, validate
 
 Record = dict[str, Any]
 
@@ -27,7 +27,7 @@ class Records:
             with path.open("r+b") as file:  # what comes next must not go on a line that a crash has torn
                 file.truncate(file.read().rfind(b"\n") + 1)
 
-    def add(self, step: int, sums: Sums) -> None:
+    def add(self, step: int, sums: ScoreSums) -> None:
         """On the disk before the training goes on: a checkpoint after this step does not bring it again."""
         self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -39,12 +39,12 @@ class Records:
 
 def read_records(path: Path) -> list[Record]:
     """One record a step, by step; a last line without its end is no record."""
-    whole = read_bounded(path, MOST_BYTES)
+    whole = read_bounded(path, MOST_JSON_BYTES)
     records: dict[int, Record] = {}
     for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
         source = f"{path}, line {number}"
         try:
-            record = checked(AgentEvaluation, parse_json(line, source), source)
+            record = validate(AgentEvaluation, parse_json(line, source), source)
         except GossamerError as error:
             raise GossamerError(f"{error}; remove the line") from None
         sums = {name: [math.nan if s is None else s for s in getattr(record, name)] for name in MASKS}

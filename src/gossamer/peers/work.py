@@ -24,7 +24,7 @@ from gossamer.peers.protocol.exchanges import Planned, Program, Slot
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.shards.shard import Shard, checkpoints_to_keep, read_shard, write_shard
 from gossamer.peers.shards.sites import SiteShard, fingerprint
-from gossamer.runs.deployment import host_of_settings, network_for
+from gossamer.runs.deployment import build_network, build_share_host
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.tensors import write_tensors
 
@@ -59,7 +59,7 @@ class Training:
 
     def __init__(self, shard: Shard, kept: Path, records: Records) -> None:
         self._settings, self._kept, self._records = shard.settings, kept, records
-        self._host = host_of_settings(shard.share, shard.settings)
+        self._host = build_share_host(shard.share, shard.settings)
         self._schedule = make_schedule(self._host, shard.settings)
         self.keep = shard.keep
         self.largest = self._schedule.largest * shard.settings.torch_dtype.itemsize
@@ -170,9 +170,9 @@ def _later(program: Program, by: int) -> Program:
 def _largest(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all border vertices, or what agents tell each other of all."""
     data, site = shard.data, shard.site
-    network = network_for(int(data.features.shape[-1]), data.num_outputs, shard.settings)
-    border = max((len(site.beyond(z)) for z in site.neighbours), default=0)
+    network = build_network(int(data.features.shape[-1]), data.num_outputs, shard.settings)
+    border = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = border * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     told = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
-    compressed = shard.settings.compression.payload(network.shapes(), 8)  # the places of many topk take more than all
+    compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, told))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +17,7 @@ from rich.progress import (
 )
 
 from gossamer.report.curves import LABELS
-
-if TYPE_CHECKING:
-    from gossamer.runs.training import Record
+from gossamer.runs.records import Record
 
 
 @contextmanager
@@ -73,7 +71,7 @@ class TrainingBars:
         def on_step(step: int, loss: float) -> None:
             update(completed=step)
 
-        def on_record(record: "Record") -> None:
+        def on_record(record: Record) -> None:
             held_out = record["validation"]
             measures = f"loss {record['train']['loss']:.4f} "
             accuracy = held_out.get("accuracy")

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from gossamer.files import write_atomically
+from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from gossamer.runs.training import Record
 
 # Colour-blind safe colours (Okabe and Ito 2008, Color universal design); one method, one colour in every figure.
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
@@ -24,8 +23,8 @@ class _Look(TypedDict):
     linewidth: float
 
 
-def draw_curves(path: Path, histories: Mapping[str, Sequence["Record"]], classes: bool, title: str) -> None:
-    """Draw the evaluations of each model."""
+def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], classes: bool, title: str) -> None:
+    """Draw the evaluations of each model; written whole or not at all."""
     from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
 
     figure = Figure(figsize=(12, 3.8), layout="constrained")

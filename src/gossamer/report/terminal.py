@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gossamer.report.curves import LABELS
+from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
     import numpy as np
@@ -16,8 +17,8 @@ if TYPE_CHECKING:  # of annotations alone: the network's libraries are not neede
 
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard
+    from gossamer.runs.run import Run
     from gossamer.runs.topologies import CertifiedTopology
-    from gossamer.runs.training import Run
     from gossamer.topology import Sweep
 
 __all__ = [
@@ -184,9 +185,9 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
     console.print(table)
 
 
-def show_result(console: Console, run: "Run", summary: Mapping[str, Any], folder: Path) -> None:
+def show_result(console: Console, run: "Run", summary: Summary, folder: Path) -> None:
     """Print the tables at the end of a run."""
-    facts, settings = run.facts, run.settings
+    facts, settings = run.description, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
         f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
@@ -205,7 +206,8 @@ def show_result(console: Console, run: "Run", summary: Mapping[str, Any], folder
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
         )
-    show_scores(console, {name: summary[name] for name in LABELS if name in summary})
+    models: tuple[ModelName, ...] = get_args(ModelName)
+    show_scores(console, {name: summary[name] for name in models if name in summary})
     if settings.agents > 1:
         console.print(f"Disagreement between agents: {summary['disagreement']:.2e}", highlight=False)
         _show_messages(console, summary["messages"])
@@ -216,17 +218,18 @@ def show_result(console: Console, run: "Run", summary: Mapping[str, Any], folder
     )
 
 
-def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
+def _show_messages(console: Console, messages: MessageCounts) -> None:
     table = Table()
     for heading in ("messages of a step", "rows", "bytes", "plain float32"):
         table.add_column(heading, justify="left" if heading.startswith("m") else "right")
-    phases = ("forward", "backward", "consensus")
+    phases: tuple[PhaseName, ...] = get_args(PhaseName)
     for phase in phases:
         sent, plain = messages[phase], messages["plain"][phase]["bytes"]
         table.add_row(phase, f"{sent['rows']:,}", f"{sent['bytes']:,}", f"{plain:,}")
-    sent, plain = (sum(part[phase]["bytes"] for phase in phases) for part in (messages, messages["plain"]))
-    fewer = f": {plain / sent:.1f} times fewer" if plain > sent else ""
-    table.add_row(f"together{fewer}", "", f"{sent:,}", f"{plain:,}")
+    all_sent = sum(messages[phase]["bytes"] for phase in phases)
+    all_plain = sum(messages["plain"][phase]["bytes"] for phase in phases)
+    fewer = f": {all_plain / all_sent:.1f} times fewer" if all_plain > all_sent else ""
+    table.add_row(f"together{fewer}", "", f"{all_sent:,}", f"{all_plain:,}")
     table.add_section()
     table.add_row(
         "forward as the paper counts, B H",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact, check_address, is_public_key
 from gossamer.runs.documents import Document
-from gossamer.runs.manifests import Classes, Count, Facts, Manifest, Number, Score
+from gossamer.runs.manifests import Classes, Count, Manifest, Number, Score, ShareSizes
 
 MOST_SITES = 10_000  # every one of them passes on a vector with numbers of all
 RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
@@ -55,7 +55,7 @@ class MemberManifest(Manifest):
     settings: dict[str, Any]
 
 
-class ShardManifest(MemberManifest, Facts):
+class ShardManifest(MemberManifest, ShareSizes):
     """Of a shard that was cut, or planned."""
 
     keep: Annotated[int, Field(ge=1, lt=2**31)]

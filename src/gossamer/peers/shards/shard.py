@@ -21,7 +21,7 @@ from gossamer.peers.shards.manifests import MemberManifest, ShardManifest
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def cut(
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
-    whole = whole_of(deployment)
+    whole = prepare_cut(deployment)
     keep = checkpoints_to_keep(diameter(links), settings)
     return [
         Shard(
@@ -100,8 +100,8 @@ def neighbours_apart(settings: Settings) -> int:
 
 def write_shard(folder: Path, shard: Shard) -> None:
     """Write a shard into a folder, its manifest last."""
-    about = {"agent": shard.agent, "keep": shard.keep, **share_facts(shard.share), **membership(shard)}
-    write_folder(folder, "share.safetensors", share_arrays(shard.share), about)
+    about = {"agent": shard.agent, "keep": shard.keep, **pack_sizes(shard.share), **membership(shard)}
+    write_folder(folder, "share.safetensors", pack_share(shard.share), about)
 
 
 def read_shard(folder: Path) -> Shard:

@@ -26,10 +26,10 @@ from gossamer.peers.protocol.signatures import verify_key
 from gossamer.peers.shards.manifests import MOST_SITES, SiteManifest
 from gossamer.peers.shards.shard import membership, read_member_keys, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
-from gossamer.runs.deployment import network_for
+from gossamer.runs.deployment import build_network
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.share_checks import take_site
-from gossamer.runs.shares import MANIFEST, read_folder, stored_features, write_folder
+from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
 
 POOLED = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
 OWN = (*POOLED, "threads")  # settings that the sites need not have alike
@@ -60,7 +60,7 @@ class SiteShard:
     def site(self) -> Site:
         """What the agent plans from."""
         settings, data = self.settings, self.data
-        network = network_for(int(data.features.shape[-1]), data.num_outputs, settings)
+        network = build_network(int(data.features.shape[-1]), data.num_outputs, settings)
         alike = {name: value for name, value in settings.model_dump().items() if name not in OWN}
         return Site(
             self.agent,
@@ -184,7 +184,7 @@ def _arrays(shard: SiteShard) -> dict[str, Any]:
         "weights": data.weights,
         "targets": data.targets,
         **{f"mask.{name}": mask for name, mask in data.masks.items()},
-        **stored_features(data.features),
+        **pack_features(data.features),
     }
     if shard.weights is not None:
         arrays["combination"] = shard.weights
