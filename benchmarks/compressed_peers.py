@@ -41,7 +41,7 @@ def limit(folders: list[Path], megabits: int) -> None:
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False, stderr=subprocess.DEVNULL, timeout=10)
     tc("qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb", "default", "ffff")
     for number, folder in enumerate(folders, start=1):
-        port = read_shard(folder).contact.address.rpartition(":")[2]
+        port = read_shard(folder).membership.contact.address.rpartition(":")[2]
         own, speed = f"1:{number:x}", ("rate", f"{megabits}mbit", "burst", "128k")
         tc("class", "add", "dev", "lo", "parent", "1:", "classid", own, "htb", *speed)
         match = ("match", "ip", "dport", port, "0xffff")

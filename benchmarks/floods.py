@@ -159,7 +159,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folders = write_shards(Path(temporary), deployment, settings)
-        mine, other = read_shard(folders[0]), read_shard(folders[1])
+        mine, other = (read_shard(folder).membership for folder in folders[:2])
         secret = (folders[1] / "key.secret").read_text().strip()
         counted = count_messages(deployment, settings)["consensus"]
         largest = counted["bytes"] // counted["rows"]

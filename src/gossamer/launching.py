@@ -11,7 +11,7 @@ from gossamer.api import HooksFor, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start
 from gossamer.peers.metrics import read_records
-from gossamer.peers.process import state_of
+from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.advice import warn_before
 from gossamer.runs.deployment import Progress
@@ -31,7 +31,7 @@ def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> 
 
 def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hooks: HooksFor | None) -> Result:
     """The finished run from the agents' weights and sums, then its references, as `train` leaves them."""
-    folders = [state_of(path, read_shard(path)) for path in folders]
+    folders = [run_folder(path, read_shard(path).membership) for path in folders]
     parts = []
     for path in folders:
         parts.append(read_tensors(path / "weights.safetensors"))

@@ -9,7 +9,7 @@ import torch
 from agents.cases import Case, M, make_case, watched
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
-from peers.peers import check, deployed, in_threads, simulated
+from peers.training import check, deployed, in_threads, simulated
 
 from gossamer.agents import Host, loss_gradient, training_step
 from gossamer.agents.exchange import joined

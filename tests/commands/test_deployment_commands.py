@@ -58,10 +58,11 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     assert not (out / "agent-0" / "key.secret").exists()
     assert (out / "agent-1" / "key.secret").exists()
     shards = [read_shard(out / f"agent-{k}") for k in range(3)]
-    assert shards[1].neighbours[0].key + str(shards[1].members[0]) == key
-    assert len(set(shards[1].members)) == 3
-    assert shards[1].members == shards[2].members
-    assert len({shard.run for shard in shards}) == 1
+    members = [shard.membership for shard in shards]
+    assert str(members[1].neighbours[0].key) + str(members[1].verify_keys[0]) == key
+    assert len(set(members[1].verify_keys)) == 3
+    assert members[1].verify_keys == members[2].verify_keys
+    assert len({member.run for member in members}) == 1
     assert shards[2].settings.steps == 20
 
 
@@ -176,7 +177,7 @@ def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{port}\n" for port in ports))
     out = tmp_path / "shards"
     invoke("shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(out))
-    run = out / "agent-0" / f"run-{read_shard(out / 'agent-0').run}"
+    run = out / "agent-0" / f"run-{read_shard(out / 'agent-0').membership.run}"
     run.mkdir()
     (run / "done").touch()
     monkeypatch.setattr(member, "SILENCE", 0.5)

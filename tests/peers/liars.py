@@ -81,7 +81,7 @@ class Liar:
             self.replaces = True
             self.told[lie] += 1
         elif victim is not None and (message := self._made(lie, victim)) is not None:
-            self.network.deliver(self.agent, victim.place.agent, message)
+            self.network.deliver(self.agent, victim.membership.agent, message)
             self.told[lie] += 1
         elif tries:
             self.network.later(self.network.now + 0.01, lambda: self._tell(lie, tries - 1))
@@ -109,11 +109,11 @@ class Liar:
         if known is not None and known.epoch == epoch:
             return known.life, known.steps
         honest = self.network.members.get(self.agent)
-        return (honest.place.life, honest.facts.restorable[self.agent].steps) if honest else (1, (0,))
+        return (honest.config.incarnation, honest.facts.restorable[self.agent].steps) if honest else (1, (0,))
 
     def _facts(self, lie: Lie, victim: Member, epoch: int) -> list[Fact]:
-        mine, other = keyring(self.agent), self.random.randrange(victim.place.num_agents)
-        other = (self.agent + 1) % victim.place.num_agents if other == self.agent else other
+        mine, other = keyring(self.agent), self.random.randrange(victim.membership.num_agents)
+        other = (self.agent + 1) % victim.membership.num_agents if other == self.agent else other
         life, _ = self._standing(victim, epoch)
         steps = (0, *sorted(self.random.sample(range(1, 8), self.random.randrange(3))))
         match lie:
@@ -146,7 +146,7 @@ class Liar:
         if not planned:
             return None
         position, (plan, phase, index, dtype, shapes) = self.random.choice(planned)
-        rows = torch.zeros(shapes[self.agent], dtype=dtype or victim.place.dtype)
+        rows = torch.zeros(shapes[self.agent], dtype=dtype or victim.config.dtype)
         if not rows.numel():
             return None
         rows.view(-1)[self.random.randrange(rows.numel())] = self._number(lie)

@@ -16,16 +16,17 @@ import numpy as np
 import torch
 from peers.disks import DamagedDisk, Kill, Killed, PretendedDisk, copied
 from peers.frames import is_frame
+from peers.memberships import make_membership
 from peers.problems import M, Problem
 from peers.remembered import Stage, remembered
 
 from gossamer.peers.program import begin
-from gossamer.peers.protocol.config import Place
+from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.member import GRACE, SILENCE, Member
 from gossamer.peers.protocol.resending import AGAIN
 from gossamer.peers.protocol.signatures import Keyring, make_keyring, verify_key
 from gossamer.peers.protocol.wire import START
-from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, neighbours_apart
+from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, max_step_gap
 
 RUN = "run"
 DEADLINE = SILENCE + GRACE + 50  # seconds
@@ -177,20 +178,17 @@ class Network:
 
     def _start(self, k: int) -> None:
         self.happened["checkpoint damaged"] += self.disks[k].start(self.random)
-        place = Place(
-            k,
-            len(self.problem.hosts),
-            self.neighbours[k],
-            RUN,
+        config = ProtocolConfig(
+            make_membership(k, len(self.problem.hosts), self.neighbours[k], RUN),
             self.settings.torch_dtype,
             self.settings.steps,
             self.disks[k].keep,
             self.count,  # grows with every event
-            neighbours_apart(self.settings),
+            max_step_gap(self.settings),
             signatures=keyring(k),
         )
         self.members[k] = Member(
-            place,
+            config,
             self.disks[k],
             lambda step: self._program(k, step),
             self.problem.schedules[k],
@@ -214,7 +212,7 @@ class Network:
 
     def _check_repetition(self, sender: int, receiver: int, message: bytes) -> None:
         """However often it is asked for, a frame goes out once, and again once a second at most."""
-        frame = (self.members[sender].place.life, receiver, message[:START])
+        frame = (self.members[sender].config.incarnation, receiver, message[:START])
         first, count = self.sent.get(frame, (self.now, 0))
         self.sent[frame] = first, count + 1
         assert count <= 1 + (self.now - first) / AGAIN, f"agent {sender} sent a frame {count + 1} times"
@@ -223,9 +221,10 @@ class Network:
         """What is kept for a neighbour or waits for its turn lies within the steps that neighbours can be apart."""
         held = max(len(member.exchanges.inbox), member.exchanges.kept.most)
         self.most_held = max(self.most_held, held)
-        schedule = self.problem.schedules[member.place.agent]
+        agent = member.membership.agent
+        schedule = self.problem.schedules[agent]
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
-        assert held <= (member.place.lead + 1) * in_a_step, f"agent {member.place.agent} holds {held} messages"
+        assert held <= (member.config.max_step_gap + 1) * in_a_step, f"agent {agent} holds {held} messages"
 
     def _program(self, k: int, step: int) -> Any:
         """The training run; who reads its exchanges learns which messages come next."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from agents.cases import make_case
-from peers.peers import deployed
+from peers.training import deployed
 from safetensors.torch import load_file, save_file
 
 from gossamer.api import predict, resume, train

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from peers.memberships import make_membership
 
 from gossamer.peers import process as peer
 from gossamer.peers.metrics import Records
@@ -49,7 +50,7 @@ class Finished:
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.heard, self.turns = clock, 0.0, 0
-        self.place = type("Where", (), {"agent": 0, "neighbours": (1,)})()
+        self.membership = make_membership(0, 2, (1,))
 
     def receive(self, sender: int, message: memoryview, now: float) -> None:
         self.heard, self.all_done = now, True

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from peers.peers import M, check, deployed, kept, simulated, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
+from peers.training import M, check, deployed, kept, simulated, weights
 from peers.trapped import STEP, Action, Moment, Trap
 
 from gossamer.peers.local_processes import write_shards
@@ -131,7 +131,7 @@ def between_two(folders: list[Path], fault: Fault) -> None:
     with ExitStack() as stack:
         proxies = []
         for here, there in ((VICTIM, neighbour), (neighbour, VICTIM)):
-            port = int(read_shard(folders[there]).contact.address.split(":")[1])
+            port = int(read_shard(folders[there]).membership.contact.address.split(":")[1])
             proxies.append(stack.enter_context(Proxy(port)))
             readdress(folders[here], {there: f"127.0.0.1:{proxies[-1].port}"})
         agents = stack.enter_context(Agents(folders))
@@ -167,9 +167,10 @@ def partition(folders: list[Path]) -> None:
 def readdress(folder: Path, addresses: dict[int, str]) -> None:
     """Change where a shard's agent listens and finds its neighbours."""
     shard: Shard = read_shard(folder)
-    mine = replace(shard.contact, address=addresses.get(shard.agent, shard.contact.address))
-    others = {z: replace(one, address=addresses.get(z, one.address)) for z, one in shard.neighbours.items()}
-    write_shard(folder, replace(shard, contact=mine, neighbours=others))
+    before = shard.membership
+    mine = replace(before.contact, address=addresses.get(before.agent, before.contact.address))
+    others = {z: replace(one, address=addresses.get(z, one.address)) for z, one in before.neighbours.items()}
+    write_shard(folder, replace(shard, membership=replace(before, contact=mine, neighbours=others)))
 
 
 @contextmanager

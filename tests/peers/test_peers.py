@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from peers.memory import Hub
-from peers.peers import STEPS, check, deployed, in_threads, kept, over, simulated
+from peers.training import STEPS, check, deployed, in_threads, kept, over, simulated
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_shards
@@ -70,12 +70,12 @@ def test_a_neighbour_that_lies_is_named_in_the_log_the_report_and_the_error(
 
     def lie(sockets: Sockets, neighbour: int, message: bytes) -> None:
         if sockets._secret == (folders[1] / "key.secret").read_text().strip() and message[1] == FRAME:
-            found: Any = decode(message, read_shard(folders[1]).run, 1)
+            found: Any = decode(message, read_shard(folders[1]).membership.run, 1)
             rows, _ = payload(found, message, sealed=True)
             if found.phase == "consensus":
                 rows = torch.full_like(rows, 1e30)
             what = found.position, found.plan, found.phase, found.index
-            message = encode(Frame(1, found.epoch, *what, rows), read_shard(folders[1]).run, sealed=True)
+            message = encode(Frame(1, found.epoch, *what, rows), read_shard(folders[1]).membership.run, sealed=True)
         send(sockets, neighbour, message)
 
     monkeypatch.setattr(Sockets, "send", lie)
@@ -93,7 +93,7 @@ def test_a_neighbour_that_lies_is_named_in_the_log_the_report_and_the_error(
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, *deployed())[0]
-    host, port = read_shard(folder).contact.address.split(":")
+    host, port = read_shard(folder).membership.contact.address.split(":")
     with socket.socket() as taken:
         taken.bind((host, int(port)))
         taken.listen()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from peers.peers import deployed, kept
+from peers.training import deployed, kept
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_secret, write_shards
@@ -33,7 +33,7 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
         assert not np.isin(graph.features[~mine].reshape(-1), stored).any()
         assert {path.name for path in folder.iterdir()} == {"shard.json", "share.safetensors", "key.secret"}
         assert stat.S_IMODE((folder / "key.secret").stat().st_mode) == 0o600
-        others = {contact.key for z, contact in read_shard(folder).neighbours.items()}
+        others = {contact.key for z, contact in read_shard(folder).membership.neighbours.items()}
         assert len(others) == 2  # the keys of its neighbours on the ring, and no more
 
 

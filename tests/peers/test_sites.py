@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from peers.memory import Hub
-from peers.peers import M, deployed, in_threads, simulated
 from peers.processes import Agents, wait_until
+from peers.training import M, deployed, in_threads, simulated
 from scipy import sparse
 
 from gossamer.errors import GossamerError
@@ -95,7 +95,7 @@ def shards_of(paths: list[Path], out: Path) -> list[Path]:
     folders = []
     for path in paths:
         shard, secret = site_of_file(path)
-        folders.append(out / f"agent-{shard.agent}")
+        folders.append(out / f"agent-{shard.membership.agent}")
         write_site_shard(folders[-1], shard)
         write_secret(folders[-1] / "key.secret", secret or "")
     return folders
@@ -104,7 +104,8 @@ def shards_of(paths: list[Path], out: Path) -> list[Path]:
 def over(hub: Hub) -> Any:
     def run(folder: Path, watch: Watch) -> None:
         shard = read_site_shard(folder)
-        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+        own = shard.membership
+        train_over(lambda largest, _: hub.open(own.agent, own.neighbours, largest), folder, shard, watch)
 
     return run
 
@@ -193,9 +194,10 @@ def test_a_key_that_is_put_into_the_shard_later_is_used(tmp_path: Path) -> None:
     shard, secret = site_of_file(paths[0])[0], new_keys()[1]
     write_site_shard(tmp_path / "agent-0", shard)
     write_secret(tmp_path / "agent-0" / "key.secret", secret)
-    assert read_secret(tmp_path / "agent-0", shard) == secret
+    assert read_secret(tmp_path / "agent-0", shard.membership) == secret
+    other = replace(shard.membership, contact=Contact("127.0.0.1:1", new_keys()[0]))
     with pytest.raises(GossamerError, match="is not the key that agent 0's neighbours know"):
-        read_secret(tmp_path / "agent-0", replace(shard, contact=Contact("127.0.0.1:1", new_keys()[0])))
+        read_secret(tmp_path / "agent-0", other)
 
 
 def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
     folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
     assert in_threads(folders, run=over(Hub())) == []
     shard = read_site_shard(folders[0])
-    moved = replace(shard, contact=Contact("127.0.0.1:1", None))
+    moved = replace(shard, membership=replace(shard.membership, contact=Contact("127.0.0.1:1", None)))
     write_site_shard(folders[0], moved)
     PlannedTraining(moved, folders[0] / f"run-{RUN}", Records(tmp_path / "metrics.jsonl"))  # addresses may change
     for changed in (
@@ -319,7 +321,7 @@ def test_a_site_needs_the_keys_of_all_members(tmp_path: Path) -> None:
     with pytest.raises(GossamerError, match="neighbour 1: this public key has no verify key yet; print it whole"):
         site_of_file(path)
     path.write_text(re.sub(r', key = "[^"]*"', "", text[: text.index("[members]")]))
-    assert site_of_file(path)[0].members[1:] == (None, None, None)  # which runs insecure only
+    assert site_of_file(path)[0].membership.verify_keys[1:] == (None, None, None)  # which runs insecure only
 
 
 def test_settings_that_differ_where_it_does_not_matter_are_alike(tmp_path: Path) -> None:

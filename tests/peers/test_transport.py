@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from peers.memory import Hub
-from peers.peers import check, deployed, in_threads, over, simulated
+from peers.training import check, deployed, in_threads, over, simulated
 
 from gossamer.peers.local_processes import free_ports, write_shards
 from gossamer.peers.network.addresses import Contact

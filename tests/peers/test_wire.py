@@ -8,12 +8,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peers.memberships import make_membership
 from peers.network import keyring
 
 from gossamer.agents import Link, Outbox
 from gossamer.agents.exchange import Phase
 from gossamer.errors import GossamerError
-from gossamer.peers.protocol.config import Place
+from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.facts import done_fact, restorable_fact
 from gossamer.peers.protocol.member import Member, longest_status
 from gossamer.peers.protocol.resending import ANSWERS
@@ -120,7 +121,8 @@ def test_a_status_of_a_thousand_agents_on_a_line_fits() -> None:
     end = done_fact("run", signatures, 0).content
     full = Status(m - 1, last, (steps, end) * m, (last, last))
     message = encode(full, "r" * 200)
-    limit = longest_status(Place(0, m, (1,), "run", torch.float32, 10, keep, 7, signatures=signatures))
+    config = ProtocolConfig(make_membership(0, m, (1,)), torch.float32, 10, keep, 7, signatures=signatures)
+    limit = longest_status(config)
     assert len(message) <= limit < 1.1 * len(message)
     assert decode(message, "r" * 200, m - 1, limit) == full
     with pytest.raises(RefusedError, match="malformed"):
@@ -214,9 +216,9 @@ def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Mem
             yield "train", 0, Outbox(Phase.BACKWARD, 1, {}, {Link(2, 0): (3, 2)})
 
     note = (lambda sender, error: None) if refused is None else (lambda sender, error: refused.append((sender, error)))
-    place = Place(0, 3, (2,), "run", torch.float32, 10, 3, 77)
+    config = ProtocolConfig(make_membership(0, 3, (2,)), torch.float32, 10, 3, 77)
     member = Member(
-        place,
+        config,
         Memory(),
         program,
         lambda position: ("train", "backward", 1, None, {2: (3, 2)}) if position[0] < 10 and position[1] < 5 else None,

@@ -5,7 +5,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def site_shard(folder: Path) -> SiteShard:
     settings = make_settings(BASE)
     deployment = make_deployment(graph_for("dense"), settings)
     shard = read_shard(write_shards(folder / "cut", deployment, settings)[1])
-    graph, owner, k = deployment.graph, deployment.assignment, shard.agent
+    graph, owner, k = deployment.graph, deployment.assignment, shard.membership.agent
     touching = (owner[graph.edges] == k).any(1)
     vertices = np.union1d(np.flatnonzero(owner == k), graph.edges[touching])
     data = SiteData(
@@ -144,8 +144,7 @@ def site_shard(folder: Path) -> SiteShard:
         shard.share.masks,
         graph.num_classes,
     )
-    around = shard.contact, shard.neighbours, shard.members
-    return SiteShard(k, data, deployment.combination[k], settings, "run", *around)
+    return SiteShard(replace(shard.membership, run="run"), data, deployment.combination[k], settings)
 
 
 def test_the_shard_of_a_site(tmp_path: Path) -> None:

@@ -117,10 +117,10 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
-        folder = out / f"agent-{one.agent}"
+        folder = out / f"agent-{one.membership.agent}"
         write_shard(folder, one)
-        if one.agent in made:
-            write_secret(folder / "key.secret", made[one.agent])
+        if one.membership.agent in made:
+            write_secret(folder / "key.secret", made[one.membership.agent])
     if made:
         err.print(
             f"[yellow]warning:[/] {len(made)} of {len(shards)} agents had no public key in "
@@ -132,7 +132,7 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
 
 def _from_site(site: Path, out: Path) -> None:
     made, secret = site_of_file(site)
-    folder = out / f"agent-{made.agent}"
+    folder = out / f"agent-{made.membership.agent}"
     if (folder / MANIFEST).exists():
         raise GossamerError(f"{folder} holds a shard already; move it away, or give another --out")
     if secret is not None:

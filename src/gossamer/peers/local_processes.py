@@ -31,12 +31,12 @@ def write_shards(folder: Path, deployment: Deployment, settings: Settings) -> li
     m = deployment.num_agents
     keys = [new_keys() for _ in range(m)]
     contacts = [Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(free_ports(m), keys, strict=True)]
-    members = [verify_key(secret) for _, secret in keys]
+    verify_keys = [verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut(deployment, settings, secrets.token_hex(8), contacts, members):
-        mine = folder / f"agent-{shard.agent}"
+    for shard in cut(deployment, settings, secrets.token_hex(8), contacts, verify_keys):
+        mine = folder / f"agent-{shard.membership.agent}"
         write_shard(mine, shard)
-        write_secret(mine / "key.secret", keys[shard.agent][1])
+        write_secret(mine / "key.secret", keys[shard.membership.agent][1])
         folders.append(mine)
     return folders
 

@@ -22,13 +22,14 @@ from gossamer.peers.network.connections import allow_descriptors
 from gossamer.peers.network.keys import read_key
 from gossamer.peers.network.sockets import Refused, Sockets, public_of
 from gossamer.peers.network.transport import Transport
-from gossamer.peers.protocol.config import Place
+from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.member import SILENCE, Member, longest_status
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_keyring
 from gossamer.peers.protocol.wire import START
 from gossamer.peers.refusals import COMMON, Refusals
 from gossamer.peers.scheduling import taking_turns
-from gossamer.peers.shards.shard import Shard, neighbours_apart, read_shard
+from gossamer.peers.shards.membership import Membership
+from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.work import PlannedTraining, Training, Work
 
@@ -57,16 +58,17 @@ def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | N
     """Train the agent of a shard until all agents have finished, and tell where its result lies; it may listen
     elsewhere than the others think."""
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
-    secret = None if insecure else read_secret(folder, shard)
-    signatures = UNSIGNED if secret is None else make_keyring(secret, shard.members, shard.agent)
-    address = listen or shard.contact.address
+    membership = shard.membership
+    secret = None if insecure else read_secret(folder, membership)
+    signatures = UNSIGNED if secret is None else make_keyring(secret, membership.verify_keys, membership.agent)
+    address = listen or membership.contact.address
     allow_descriptors()
 
     def connect(largest: int, on_refused: Refused) -> Transport:
-        return Sockets(shard.agent, address, shard.neighbours, secret, largest, on_refused)
+        return Sockets(membership.agent, address, membership.neighbours, secret, largest, on_refused)
 
     train_over(connect, folder, shard, watch, signatures)
-    return state_of(folder, shard)
+    return run_folder(folder, shard.membership)
 
 
 def train_over(
@@ -78,7 +80,7 @@ def train_over(
 ) -> None:
     """Train the agent of a shard over what `connect` makes for messages of at most so many bytes; agents that sign
     have encrypted links."""
-    kept = state_of(folder, shard)
+    kept = run_folder(folder, shard.membership)
     make_private(kept)
     torch.set_num_threads(shard.settings.threads or 1)
     with alone_in(kept, f"trains the agent of {kept.parent}"), taking_turns():
@@ -95,23 +97,20 @@ def _train(
     remove_unfinished(kept)
     records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
     work: Work = Training(shard, kept, records) if isinstance(shard, Shard) else PlannedTraining(shard, kept, records)
-    place = Place(
-        shard.agent,
-        shard.num_agents,
-        tuple(shard.neighbours),
-        shard.run,
+    config = ProtocolConfig(
+        shard.membership,
         shard.settings.torch_dtype,
         shard.settings.steps + work.first,
         work.keep,
-        secrets.randbits(62),
-        neighbours_apart(shard.settings),
-        signatures is not UNSIGNED,
-        signatures,
+        incarnation=secrets.randbits(62),
+        max_step_gap=max_step_gap(shard.settings),
+        encrypted=signatures is not UNSIGNED,
+        signatures=signatures,
     )
-    transport = connect(max(START + work.largest, longest_status(place)), refusals.note)
+    transport = connect(max(START + work.largest, longest_status(config)), refusals.note)
     try:
         member = Member(
-            place,
+            config,
             work.store,
             work.program,
             work.schedule,
@@ -124,19 +123,21 @@ def _train(
         transport.close()
 
 
-def state_of(folder: Path, shard: Shard | SiteShard) -> Path:
+def run_folder(folder: Path, membership: Membership) -> Path:
     """Where an agent keeps what belongs to the run of its shard, and to no other."""
-    return folder / f"run-{shard.run}"
+    return folder / f"run-{membership.run}"
 
 
-def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
+def read_secret(folder: Path, membership: Membership) -> str:
     """The agent's secret key, which must belong to the public key that its neighbours know."""
     path = folder / "key.secret"
     secret = read_key(path, "put the one that gossamer keys made there, or use --insecure on a network that you trust")
     with naming(path):
         public = public_of(secret)
-    if shard.contact.key not in (None, public):  # a site may have been cut before its key was there
-        raise GossamerError(f"{path} is not the key that agent {shard.agent}'s neighbours know; cut the shards again")
+    if membership.contact.key not in (None, public):  # a site may have been cut before its key was there
+        raise GossamerError(
+            f"{path} is not the key that agent {membership.agent}'s neighbours know; cut the shards again"
+        )
     return secret
 
 
@@ -145,7 +146,7 @@ def _drive(
 ) -> None:
     """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
     gc.freeze()  # what is there by now stays: looking through it again and again would cost more than the protocol
-    reported = 0.0
+    agent, reported = member.membership.agent, 0.0
     while True:
         read = time.monotonic()
         for sender, message in transport.receive(min(member.wake_at - read, watch.every)):
@@ -162,13 +163,13 @@ def _drive(
             return
         if leaves:
             raise LeftEarly(
-                f"agent {member.place.agent} has finished and leaves, but has heard of nobody for {SILENCE:.0f} s and "
+                f"agent {agent} has finished and leaves, but has heard of nobody for {SILENCE:.0f} s and "
                 f"not that agent {_listed(member.waiting_for)} has finished; if it has not, start both again"
             )
         missing = now - member.waiting_since
         if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
             raise MissingNeighbour(
-                f"agent {member.place.agent} has waited {missing:.0f} s for agent {_listed(member.waiting_for)} at "
+                f"agent {agent} has waited {missing:.0f} s for agent {_listed(member.waiting_for)} at "
                 f"step {_training_step(member, first)}; see whether they run"
                 f"{_refused_from(refusals, member.waiting_for)}"
             )
@@ -199,13 +200,13 @@ def _state(
 ) -> dict[str, Any]:
     """One report: where the agent stands and what it waits for."""
     return {
-        "agent": member.place.agent,
+        "agent": member.membership.agent,
         "step": _training_step(member, first),
         "planning": member.position[0] < first,
         "epoch": member.epoch,
         "finished": member.finished,
         "all_done": member.all_done,
-        "neighbours": list(member.place.neighbours),
+        "neighbours": list(member.membership.neighbours),
         "waiting_for": list(member.waiting_for),
         "waited": round(now - member.waiting_since, 1),
         "bytes_in": sum(transport.bytes_in.values()),

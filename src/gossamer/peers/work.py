@@ -85,7 +85,7 @@ class PlannedTraining(Ledger):
             ("site", str(Phase.PLANNING), index, torch.float64, {link.sender: shape for link, shape in shapes.items()})
             for index, shapes in enumerate(planned_shapes(self._site))
         ]
-        diameter = max(1, shard.num_agents - 1)  # of the agents, at most
+        diameter = max(1, shard.membership.num_agents - 1)  # of the agents, at most
         self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
         self.largest = _largest(shard)
         self.store = self
@@ -150,7 +150,7 @@ class PlannedTraining(Ledger):
     def _write(self, share: Share, diameter: int) -> Shard:
         shard, settings = self._shard, self._shard.settings
         keep = checkpoints_to_keep(diameter, settings)
-        made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep, shard.members)
+        made = Shard(shard.membership, share, settings, keep)
         make_private(self._planned)
         write_atomically(self._planned / "origin", fingerprint(shard).encode(), PRIVATE)
         write_shard(self._planned, made)

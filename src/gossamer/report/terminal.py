@@ -220,11 +220,11 @@ def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
         table.add_column(heading, justify="left" if heading in ("neighbours", "address") else "right")
     for shard in shards:
         table.add_row(
-            str(shard.agent),
-            str(len(shard.held.targets)),
-            str(int(shard.held.masks["train"].sum())),
-            ", ".join(map(str, shard.neighbours)),
-            shard.contact.address,
+            str(shard.membership.agent),
+            str(len(shard.local_data.targets)),
+            str(int(shard.local_data.masks["train"].sum())),
+            ", ".join(map(str, shard.membership.neighbours)),
+            shard.membership.contact.address,
         )
     console.print(table)
 

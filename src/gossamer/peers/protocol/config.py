@@ -1,4 +1,4 @@
-"""Where an agent stands in the network, and what of it survives a crash."""
+"""Parameters of one agent in the protocol, and the interface of its persistent state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Protocol
 import torch
 
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
+from gossamer.peers.shards.membership import Membership
 
 
 class Store(Protocol):
-    """What survives a crash."""
+    """Persistent state of an agent: it survives a crash, and is written before any message refers to it."""
 
     def epoch(self) -> int: ...
     def set_epoch(self, epoch: int) -> None: ...
@@ -23,17 +24,14 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an agent stands in the network."""
+class ProtocolConfig:
+    """Parameters of one agent in the protocol."""
 
-    agent: int
-    num_agents: int
-    neighbours: tuple[int, ...]
-    run: str  # the id of the run, the same for all
+    membership: Membership
     dtype: torch.dtype
     steps: int  # of the run
     keep: int  # checkpoints of an agent, at most
-    life: int  # a number that no earlier start of this agent had
-    lead: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
-    sealed: bool = False  # whether the links are encrypted, so that no byte changes on the way
+    incarnation: int  # a number that no earlier start of this agent had
+    max_step_gap: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
+    encrypted: bool = False  # links that are encrypted guard every byte: no checksum is needed
     signatures: Signatures = UNSIGNED

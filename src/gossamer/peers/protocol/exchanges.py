@@ -15,7 +15,7 @@ from gossamer.agents.exchange import joined
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.generators import Returned, advance
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.config import Place
+from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.magnitudes import Magnitudes
 from gossamer.peers.protocol.resending import Kept
 from gossamer.peers.protocol.wire import START, Announced, Bytes, Frame, Position, RefusedError
@@ -34,20 +34,20 @@ class Exchanges:
 
     def __init__(
         self,
-        place: Place,
+        config: ProtocolConfig,
         epoch: int,
         schedule: Schedule,
         send: Callable[[int, bytes], None],
         on_refused: Callable[[int, RefusedError], None],
         sent_bytes: Counter[str],
     ) -> None:
-        self._place, self._epoch, self._schedule, self._send = place, epoch, schedule, send
+        self._config, self._epoch, self._schedule, self._send = config, epoch, schedule, send
         self._on_refused, self._sent_bytes = on_refused, sent_bytes
         self._program: Program | None = None
         self.position: Position = (0, 0)
         self.begun = 0  # the step that the program began at
         self.inbox: dict[Position, dict[int, Arrived]] = {}
-        self.kept, self._magnitudes = Kept(place.neighbours), Magnitudes()
+        self.kept, self._magnitudes = Kept(config.membership.neighbours), Magnitudes()
         self._impossible: dict[int, tuple[Position, RefusedError]] = {}  # the last such message of each neighbour
 
     @property
@@ -75,17 +75,17 @@ class Exchanges:
         if planned is None:
             raise RefusedError("unplanned", "position")
         plan, phase, index, dtype, shapes = planned
-        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype or self._place.dtype):
+        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype or self._config.dtype):
             raise RefusedError("unplanned", "phase or type")
         if shapes.get(frame.sender) != frame.shape:
             raise RefusedError("unplanned", "shape")
-        if frame.position[0] > self.position[0] + self._place.lead:
+        if frame.position[0] > self.position[0] + self._config.max_step_gap:
             raise RefusedError("early", "position")  # bounds what is held for later
         arrived = self.inbox.setdefault(frame.position, {})
         if frame.sender in arrived:
             raise RefusedError("duplicate")
         try:
-            arrived[frame.sender] = wire.payload(frame, whole, self._place.sealed)
+            arrived[frame.sender] = wire.payload(frame, whole, self._config.encrypted)
         except RefusedError as refused:
             if refused.reason == "not finite":
                 self._impossible[frame.sender] = frame.position, refused
@@ -142,17 +142,18 @@ class Exchanges:
         return False
 
     def _encoded(self, plan: str, rows: Tensor) -> tuple[bytes, float]:
-        exchange, place = self.current, self._place
+        exchange, config = self.current, self._config
         what = str(exchange.phase), exchange.index
-        frame = Frame(place.agent, self._epoch, self.position, plan, *what, rows)
+        frame = Frame(config.membership.agent, self._epoch, self.position, plan, *what, rows)
         size = exchange.largest(rows) if exchange.largest else wire.largest(rows)
-        return wire.encode(frame, place.run, place.sealed), size
+        return wire.encode(frame, config.membership.run, config.encrypted), size
 
     def explain(self, diverged: DivergedError) -> GossamerError:
         """Why a run ends, with the largest number that arrived, if that is large: a neighbour may be the cause."""
         size, sender, phase = self._magnitudes.greatest
         told = f"; the largest number that it was sent, {size:.0e}, came from agent {sender} ({phase})"
+        agent = self._config.membership.agent
         return GossamerError(
-            f"agent {self._place.agent} has {diverged.found} at step {self.position[0]}: the run has diverged; cut the "
+            f"agent {agent} has {diverged.found} at step {self.position[0]}: the run has diverged; cut the "
             f"shards again with a smaller --step-size, or scale features and targets{told if size > SUSPICIOUS else ''}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gossamer.peers.protocol.config import Place
+from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.signatures import Signatures
 from gossamer.peers.protocol.wire import RefusedError, digest_of
 
@@ -53,23 +53,23 @@ def done_fact(run: str, signatures: Signatures, agent: int) -> Fact:
 class Facts:
     """The facts that an agent knows: those of the current epoch, and who is done."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, config: ProtocolConfig) -> None:
+        self._config = config
         self.restorable: dict[int, Fact] = {}
         self.done: dict[int, Fact] = {}
         self.contents: tuple[bytes, ...] = ()  # to pass on
 
     def open_epoch(self, epoch: int, steps: Iterable[int]) -> None:
         """Forget the steps of the last epoch, and state one's own."""
-        place = self._place
-        mine = restorable_fact(place.run, place.signatures, place.agent, epoch, place.life, steps)
-        self.restorable = {place.agent: mine}
+        config, agent = self._config, self._config.membership.agent
+        own = restorable_fact(config.membership.run, config.signatures, agent, epoch, config.incarnation, steps)
+        self.restorable = {agent: own}
         self._gather()
 
     def finish(self) -> None:
         """State that this agent is done."""
-        place = self._place
-        self.add(Heard(done={place.agent: done_fact(place.run, place.signatures, place.agent)}))
+        config, agent = self._config, self._config.membership.agent
+        self.add(Heard(done={agent: done_fact(config.membership.run, config.signatures, agent)}))
 
     def add(self, heard: Heard) -> None:
         """Learn; of two facts about an agent the first stays."""
@@ -98,16 +98,16 @@ class Facts:
     def contradicted(self, heard: Mapping[int, Fact]) -> Fact | None:
         """A fact about another agent that says something else than is known of it in the same epoch."""
         for agent, fact in heard.items():
-            if agent != self._place.agent and self.restorable.get(agent, fact).content != fact.content:
+            if agent != self._config.membership.agent and self.restorable.get(agent, fact).content != fact.content:
                 return fact
         return None
 
     def _parsed(self, content: bytes) -> Fact:
-        end = len(content) - self._place.signatures.size
+        end = len(content) - self._config.signatures.size
         if end < SUBJECT.size:
             raise RefusedError("malformed", "a fact that is cut off")
         kind, agent = SUBJECT.unpack_from(content)
-        if agent >= self._place.num_agents:
+        if agent >= self._config.membership.num_agents:
             raise RefusedError("malformed", "an agent that does not exist")
         if kind == DONE and end == SUBJECT.size:
             return Fact(agent, content)
@@ -117,14 +117,14 @@ class Facts:
         epoch, life = MOMENT.unpack_from(content, SUBJECT.size)
         steps = tuple(number for (number,) in STEP.iter_unpack(content[begin:end]))
         rising = all(a < b for a, b in pairwise(steps))
-        if not rising or steps[:1] != (0,) or len(steps) > self._place.keep + 1 or steps[-1] > self._place.steps:
+        if not rising or steps[:1] != (0,) or len(steps) > self._config.keep + 1 or steps[-1] > self._config.steps:
             raise RefusedError("malformed", "steps that nobody can restore")
         return Fact(agent, content, epoch, life, steps)
 
     def _verify(self, fact: Fact) -> None:
-        place, end = self._place, len(fact.content) - self._place.signatures.size
+        config, end = self._config, len(fact.content) - self._config.signatures.size
         statement, signature = fact.content[:end], fact.content[end:]
-        if not place.signatures.holds(fact.agent, _signed(place.run, statement), signature):
+        if not config.signatures.holds(fact.agent, _signed(config.membership.run, statement), signature):
             what = "that it is done" if fact.epoch is None else f"its steps of epoch {fact.epoch}"
             raise RefusedError("signature", f"agent {fact.agent} has not signed {what}")
 
@@ -132,10 +132,10 @@ class Facts:
         self.contents = tuple(fact.content for table in (self.restorable, self.done) for fact in table.values())
 
 
-def largest_facts(place: Place) -> tuple[int, int]:
+def largest_facts(config: ProtocolConfig) -> tuple[int, int]:
     """Bytes of the longest facts about an agent: the steps of all its checkpoints and step 0, and that it is done."""
-    done = SUBJECT.size + place.signatures.size
-    return done + MOMENT.size + STEP.size * (place.keep + 1), done
+    done = SUBJECT.size + config.signatures.size
+    return done + MOMENT.size + STEP.size * (config.keep + 1), done
 
 
 def _signed(run: str, statement: bytes) -> bytes:

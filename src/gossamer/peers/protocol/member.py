@@ -24,7 +24,7 @@ from functools import partial
 
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.config import Place, Store
+from gossamer.peers.protocol.config import ProtocolConfig, Store
 from gossamer.peers.protocol.exchanges import Exchanges, Program, Schedule
 from gossamer.peers.protocol.facts import Fact, Facts, Heard, largest_facts
 from gossamer.peers.protocol.resending import ANSWERS, Allowance
@@ -42,7 +42,7 @@ class Member:
 
     def __init__(
         self,
-        place: Place,
+        config: ProtocolConfig,
         store: Store,
         begin: Callable[[int], Program],
         schedule: Schedule,
@@ -51,17 +51,19 @@ class Member:
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
         """`begin` starts the program at a restorable step; `schedule` tells what a position expects."""
-        self.place, self.store = place, store
+        self.config, self.membership, self.store = config, config.membership, store
         self._begin, self._schedule, self._send, self._on_refused = begin, schedule, send, on_refused
-        self._longest = longest_status(place)
+        self._longest = longest_status(config)
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
-        self.facts = Facts(place)
+        self.facts = Facts(config)
         if store.is_done():
             self.facts.finish()
         self._remember_all_done()
-        most = max(ANSWERS[1], 2 * place.num_agents)
-        self._answers, self._openings = ({z: Allowance(now, most) for z in place.neighbours} for _ in range(2))
+        most = max(ANSWERS[1], 2 * self.membership.num_agents)
+        self._answers, self._openings = (
+            {z: Allowance(now, most) for z in self.membership.neighbours} for _ in range(2)
+        )
         self._settled: set[int] = set()  # neighbours that know that all are done
         self._pace = 0.0  # how long the longest of the last exchanges took
         self._heard = now  # from any neighbour
@@ -72,12 +74,12 @@ class Member:
     @property
     def finished(self) -> bool:
         """Whether this agent's result is on its disk."""
-        return self.place.agent in self.facts.done
+        return self.membership.agent in self.facts.done
 
     @property
     def all_done(self) -> bool:
         """Whether every agent has finished, as far as is known here."""
-        return len(self.facts.done) == self.place.num_agents
+        return len(self.facts.done) == self.membership.num_agents
 
     @property
     def position(self) -> Position:
@@ -90,19 +92,19 @@ class Member:
         if self.exchanges.running:
             return self.exchanges.waiting_for
         known = self.facts.done if self.finished else self.facts.restorable
-        return tuple(k for k in range(self.place.num_agents) if k not in known)
+        return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
     def leaves(self, now: float) -> bool:
         """Whether this agent's work is over: all are done and the neighbours know it or stay away, or it is done
         itself and has been alone for long."""
         if self.all_done:
-            return self._settled >= set(self.place.neighbours) or now > self.waiting_since + GRACE
+            return self._settled >= set(self.membership.neighbours) or now > self.waiting_since + GRACE
         return self.finished and now > self._heard + SILENCE
 
     def receive(self, sender: int, arrived: Bytes, now: float) -> None:
         """A neighbour's message; one that does not belong is counted and forgotten."""
         try:
-            message = wire.decode(arrived, self.place.run, sender, self._longest)
+            message = wire.decode(arrived, self.membership.run, sender, self._longest)
             self._heard = now
             if isinstance(message, Status):
                 self._on_status(message, now)
@@ -116,7 +118,7 @@ class Member:
             self.facts.add(self.facts.read(self.store.all_done(), 0, 0))
         except RefusedError as refused:
             raise GossamerError(
-                f"what agent {self.place.agent} keeps of the others' ends is not theirs ({refused}): its folder "
+                f"what agent {self.membership.agent} keeps of the others' ends is not theirs ({refused}): its folder "
                 "belongs to other keys; move it away"
             ) from None
 
@@ -129,7 +131,7 @@ class Member:
         if now < self.wake_at:
             return
         self._give_up_liars(now)
-        for neighbour in sorted(self.exchanges.waiting_for or self.place.neighbours):
+        for neighbour in sorted(self.exchanges.waiting_for or self.membership.neighbours):
             self._tell(neighbour)
         self._asked += 1
         self.wake_at = now + self._patience()
@@ -139,16 +141,16 @@ class Member:
             refused = self.exchanges.impossible(sender)
             if refused is not None:
                 raise GossamerError(
-                    f"agent {sender} has sent agent {self.place.agent} what no honest agent sends ({refused}) at step "
-                    f"{self.position[0]}, and nothing else for {now - self.waiting_since:.0f} s; find out what agent "
-                    f"{sender} runs, and start again"
+                    f"agent {sender} has sent agent {self.membership.agent} what no honest agent sends ({refused}) at "
+                    f"step {self.position[0]}, and nothing else for {now - self.waiting_since:.0f} s; find out what "
+                    f"agent {sender} runs, and start again"
                 )
 
     def _open_epoch(self, epoch: int, now: float) -> None:
         self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
         self.epoch = epoch
         self.facts.open_epoch(epoch, self.store.steps())
-        self.exchanges = Exchanges(self.place, epoch, self._schedule, self._send, self._refuse, self.sent_bytes)
+        self.exchanges = Exchanges(self.config, epoch, self._schedule, self._send, self._refuse, self.sent_bytes)
         self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
         self._turned(now)
         self._tell_all()
@@ -156,7 +158,7 @@ class Member:
 
     def _on_status(self, status: Status, now: float) -> None:
         heard = self._read(status)
-        mine = heard.restorable.get(self.place.agent)
+        mine = heard.restorable.get(self.membership.agent)
         if self.all_done:
             heard = Heard(done=heard.done)  # who comes late is told, and joined no more
         elif status.epoch > self.epoch:
@@ -167,7 +169,7 @@ class Member:
         same, facts = status.epoch == self.epoch, self.facts
         known = (len(facts.restorable), len(facts.done))
         facts.add(heard if same else Heard(done=heard.done))
-        if len(heard.done) == self.place.num_agents:
+        if len(heard.done) == self.membership.num_agents:
             self._settled.add(status.sender)
         behind = status.epoch < self.epoch or len(heard.restorable) < known[0]
         ahead = status.sender in heard.done
@@ -195,16 +197,16 @@ class Member:
         heard = self.facts.read(status.facts, status.epoch, self.epoch)
         if status.epoch >= self.epoch and status.sender not in heard.restorable:
             raise RefusedError("signature", f"nothing that agent {status.sender} states of itself in this epoch")
-        if self.place.agent in heard.done and not self.store.is_done():
+        if self.membership.agent in heard.done and not self.store.is_done():
             raise GossamerError(
-                f"agent {self.place.agent} has stated that it has finished, but its folder holds no result. "
+                f"agent {self.membership.agent} has stated that it has finished, but its folder holds no result. "
                 "Put it back, or let all agents start anew from fresh shards"
             )
         return heard
 
     def _is_old(self, mine: Fact | None) -> bool:
         """Whether a statement of this agent is one of an earlier life in the same epoch, which its disk forgot."""
-        return mine is not None and mine.content != self.facts.restorable[self.place.agent].content
+        return mine is not None and mine.content != self.facts.restorable[self.membership.agent].content
 
     def _contradicts(self, sender: int, heard: Heard) -> bool:
         """Whether an agent has stated two things in this epoch. One that has lost its disk may, in two lives."""
@@ -213,7 +215,7 @@ class Member:
             return False
         known = self.facts.restorable[found.agent]
         self._refuse(sender, RefusedError("contradiction", f"agent {found.agent} has stated two things in this epoch"))
-        if found.life == known.life and self.place.signatures.size:
+        if found.life == known.life and self.config.signatures.size:
             raise GossamerError(
                 f"agent {found.agent} has signed two different statements in epoch {self.epoch}, that it can restore "
                 f"the steps {list(known.steps)} and {list(found.steps)}; find out what agent {found.agent} runs, and "
@@ -223,7 +225,7 @@ class Member:
 
     def _maybe_train(self, now: float) -> None:
         facts = self.facts.restorable
-        if not self.exchanges.running and not self._ended and len(facts) == self.place.num_agents:
+        if not self.exchanges.running and not self._ended and len(facts) == self.membership.num_agents:
             step = max(set.intersection(*(set(fact.steps) for fact in facts.values())))
             self._go_on(lambda: self.exchanges.begin(self._begin(step), step), now)
             self._advance_if_ready(now)
@@ -272,7 +274,7 @@ class Member:
     def _tell_all(self) -> None:
         if self.all_done:  # before anyone hears of it: they may leave, and nobody could say it again
             self.store.set_all_done([fact.content for fact in self.facts.done.values()])
-        for neighbour in self.place.neighbours:
+        for neighbour in self.membership.neighbours:
             self._tell(neighbour)
 
     def _answer(self, neighbour: int, now: float) -> None:
@@ -284,10 +286,10 @@ class Member:
 
     def _tell(self, neighbour: int) -> None:
         waiting = self.position if neighbour in self.exchanges.waiting_for else None
-        status = Status(self.place.agent, self.epoch, self.facts.contents, waiting)
-        self._send(neighbour, wire.encode(status, self.place.run))
+        status = Status(self.membership.agent, self.epoch, self.facts.contents, waiting)
+        self._send(neighbour, wire.encode(status, self.membership.run))
 
 
-def longest_status(place: Place) -> int:
+def longest_status(config: ProtocolConfig) -> int:
     """Bytes of the longest status of a run."""
-    return wire.largest_status(place.num_agents, largest_facts(place))
+    return wire.largest_status(config.membership.num_agents, largest_facts(config))

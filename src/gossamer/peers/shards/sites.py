@@ -24,10 +24,10 @@ from gossamer.peers.network.keys import read_key, split_key
 from gossamer.peers.network.sockets import public_of
 from gossamer.peers.protocol.signatures import verify_key
 from gossamer.peers.shards.manifests import MOST_SITES, SiteManifest
-from gossamer.peers.shards.shard import membership, read_member_keys, read_membership
+from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
 from gossamer.runs.deployment import network_for
-from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.settings import Settings, make_settings, read_stored_settings
 from gossamer.runs.share_checks import take_site
 from gossamer.runs.shares import MANIFEST, read_folder, stored_features, write_folder
 
@@ -39,21 +39,14 @@ OWN = (*POOLED, "threads")  # settings that the sites need not have alike
 class SiteShard:
     """A shard before planning."""
 
-    agent: int
+    membership: Membership
     data: SiteData
     weights: NDArray[np.float64] | None  # its row of C; None: Metropolis-Hastings
     settings: Settings
-    run: str
-    contact: Contact
-    neighbours: dict[int, Contact]
-    members: tuple[str | None, ...]  # the verify keys (Z85) of all agents; None where the site file has none
 
     @property
-    def num_agents(self) -> int:
-        return self.settings.agents
-
-    @property
-    def held(self) -> SiteData:
+    def local_data(self) -> SiteData:
+        """Targets and masks of the agent's own vertices."""
         return self.data
 
     @property
@@ -63,9 +56,9 @@ class SiteShard:
         network = network_for(int(data.features.shape[-1]), data.num_outputs, settings)
         alike = {name: value for name, value in settings.model_dump().items() if name not in OWN}
         return Site(
-            self.agent,
-            self.num_agents,
-            tuple(sorted(self.neighbours)),
+            self.membership.agent,
+            self.membership.num_agents,
+            tuple(sorted(self.membership.neighbours)),
             data,
             tuple(network.gathers),
             settings.shift_kind,
@@ -98,8 +91,9 @@ def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     contact = Contact(check_address(given.address, str(path)), public)
     check_apart([contact, *neighbours.values()], str(path))
     own = {} if secret is None else {agent: verify_key(secret)}
-    members = _members(path, given.members, keys | own, agent, m)
-    return SiteShard(agent, data, weights, settings, given.run, contact, neighbours, members), secret
+    verify_keys = _verify_keys(path, given.members, keys | own, agent, m)
+    membership = Membership(agent, given.run, contact, neighbours, verify_keys)
+    return SiteShard(membership, data, weights, settings), secret
 
 
 def _settings(path: Path, values: dict[str, Any]) -> Settings:
@@ -123,7 +117,9 @@ def _neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> tuple[
     return found, members
 
 
-def _members(path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int) -> tuple[str | None, ...]:
+def _verify_keys(
+    path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int
+) -> tuple[str | None, ...]:
     """The verify keys of all agents: those that are `known`, and those of the members that are no neighbours."""
     found = dict(known)
     for z, public in read_members(path, table, m).items():
@@ -162,13 +158,17 @@ def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact])
 
 
 def write_site_shard(folder: Path, shard: SiteShard) -> None:
-    about = {"agent": shard.agent, "num_classes": shard.data.num_classes, **membership(shard)}
+    about = {
+        **membership_fields(shard.membership),
+        "num_classes": shard.data.num_classes,
+        "settings": shard.settings.model_dump(),
+    }
     write_folder(folder, "site.safetensors", _arrays(shard), about)
 
 
 def fingerprint(shard: SiteShard) -> str:
     """The same for shards of the same data, settings and neighbours, wherever these listen."""
-    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.neighbours)]).encode())
+    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.membership.neighbours)]).encode())
     for name, array in sorted(_arrays(shard).items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -200,10 +200,10 @@ def read_site_shard(folder: Path) -> SiteShard:
     """A site's shard, checked: every file as its manifest says, every array as the planner expects it."""
     manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
     path = str(folder / MANIFEST)
-    settings, neighbours = read_membership(manifest, path)
+    settings = read_stored_settings(manifest.settings, path)
+    membership = read_membership(manifest, settings.agents, path)
     if settings.agents > MOST_SITES:
         raise GossamerError(f"{path}: settings.agents should be at most {MOST_SITES}, found {settings.agents}")
-    agent = manifest.agent
-    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *neighbours})
-    contact, members = manifest.contact.contact(), read_member_keys(manifest, settings.agents, path)
-    return SiteShard(agent, data, weights, settings, manifest.run, contact, neighbours, members)
+    agent = membership.agent
+    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *membership.neighbours})
+    return SiteShard(membership, data, weights, settings)

@@ -12,7 +12,7 @@ from peers.memory import Hub
 from gossamer.agents.step import training_step
 from gossamer.engines.simulation import run
 from gossamer.experiments.theory import small_problem
-from gossamer.peers.process import Watch, run_peer, state_of, train_over
+from gossamer.peers.process import Watch, run_folder, run_peer, train_over
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, host_of, make_deployment
 from gossamer.runs.settings import Settings, make_settings
@@ -45,7 +45,8 @@ def over(hub: Hub) -> Run:
 
     def run_over(folder: Path, watch: Watch) -> None:
         shard = read_shard(folder)
-        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+        own = shard.membership
+        train_over(lambda largest, _: hub.open(own.agent, own.neighbours, largest), folder, shard, watch)
 
     return run_over
 
@@ -71,7 +72,7 @@ def in_threads(folders: list[Path], watch: Watch | None = None, run: Run = run_p
 
 def kept(folder: Path) -> Path:
     """Where the agent of a shard keeps what belongs to its run."""
-    return state_of(folder, read_shard(folder))
+    return run_folder(folder, read_shard(folder).membership)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
