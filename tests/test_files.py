@@ -19,6 +19,7 @@ from gossamer.peers.metrics import Records, read_records
 @pytest.fixture
 def taken() -> Iterator[list[int]]:
     """All the descriptors that this process may have."""
+    torch.ones(3).add(1)  # PyTorch reads of the processor once, and not again if it could not
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 50, before[1]))

@@ -17,8 +17,7 @@ The code follows the pipeline of the paper:
     cli           the sub-commands joined
 and stands on
     errors        exceptions and warnings
-    files         files written whole or not at all, locks, private files
-    reading       text files of a bounded size
+    files         files read within bounds, written whole or not at all, locked, private
     machine       memory that this process may take
     generators    drivers of generators
 """

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from gossamer.errors import GossamerError
+from gossamer.errors import FileError, GossamerError
+from gossamer.machine import as_size
 
 PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alone
 MOST_SECRET = 1000  # bytes of a file with a key
 LOCK = ".lock"
+READ_CHUNK = 1 << 16  # bytes
 SCARCE = 15.0  # seconds after which a process that is flooded with connections has descriptors again
 Opened = TypeVar("Opened")
 
@@ -65,14 +67,37 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666, previous: Pa
         temporary.unlink(missing_ok=True)
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most so many bytes; a pipe or a device would be read for ever."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    size = path.stat().st_size
-    if size > most:
-        raise GossamerError(f"{path} has {size} bytes, expected at most {most}; is it the right file?")
-    return path.read_bytes()
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a file of at most `most` bytes; an OSError if there is none, a FileError if it is no such file."""
+    require_regular(path)
+    content = bytearray()
+    with path.open("rb") as file:
+        while len(content) <= most and (chunk := file.read(READ_CHUNK)):
+            content += chunk
+    if len(content) > most:
+        raise FileError(path, f"it has more than {as_size(most)}, the most that is read")
+    return bytes(content)
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a user's file of at most `most` bytes in UTF-8, without a byte-order mark, with \\n as line ends."""
+    try:
+        content = read_bytes(path, most)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(path, getattr(error, "strerror", None) or str(error)) from None
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileError(path, f"line {line} is not UTF-8 text ({error.reason})") from None
+
+
+def require_regular(path: Path) -> None:
+    """Refuse what is there and no file: a pipe or a device could be read for ever."""
+    if path.exists() and not path.is_file():
+        raise FileError(path, "expected a file, found a folder, a pipe or a device")
 
 
 def set_aside(path: Path) -> Path:
@@ -114,6 +139,6 @@ def alone_in(folder: Path, work: str) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     try:
-        return read_bounded(path, 1000).decode().strip() or "another process"
+        return read_bytes(path, 1000).decode().strip() or "another process"
     except (OSError, ValueError):
         return "another process"

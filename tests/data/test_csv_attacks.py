@@ -20,7 +20,7 @@ from gossamer.data.site import read_site
 from gossamer.data.tables import tables
 from gossamer.errors import GossamerError
 from gossamer.experiments.topologies import read_shared_edges
-from gossamer.reading import read_text
+from gossamer.files import read_text
 from gossamer.runs.deployment import assigned
 from gossamer.runs.settings import Settings
 

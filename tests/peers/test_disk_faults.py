@@ -18,8 +18,9 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import alone_in
 from gossamer.peers.checkpoints import Disk
 from gossamer.peers.local_processes import write_shards
-from gossamer.peers.network.addresses import check_address, is_public_key
-from gossamer.peers.network.sockets import check_key, new_keys
+from gossamer.peers.network.addresses import check_address
+from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.network.z85 import check_key, is_key
 from gossamer.peers.process import Watch, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs import directory
@@ -232,10 +233,10 @@ def test_addresses_that_are_none(address: str, shard: Path) -> None:
 
 def test_public_keys_are_told_as_zeromq_tells_them() -> None:
     for key in [new_keys()[0] for _ in range(20)]:
-        assert is_public_key(key)
+        assert is_key(key)
         assert check_key(key, "here") == key
     for wrong in ("", "x" * 39, "x" * 41, "#" * 40, "ä" * 40, '"' * 40):
-        assert not is_public_key(wrong)
+        assert not is_key(wrong)
         with pytest.raises(GossamerError):
             check_key(wrong, "here")
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.commands.shard import read_hosts
 from gossamer.errors import GossamerError
+from gossamer.files import read_text
 from gossamer.peers.local_processes import write_secret
 from gossamer.peers.network.keys import make_keys
 from gossamer.peers.shards.site_files import MOST_CLASSES, MOST_REST
 from gossamer.peers.shards.sites import site_of_file
-from gossamer.reading import read_text
 from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
 from gossamer.runs.toml_files import MOST_BRACKETS, MOST_BYTES, MOST_DOTS, read_toml
 

@@ -13,13 +13,12 @@ from gossamer.commands.options import with_settings
 from gossamer.data import DATASETS
 from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.errors import FileError, GossamerError, shown
-from gossamer.files import MOST_SECRET, make_private, read_bounded
+from gossamer.files import MOST_SECRET, make_private, read_bytes, read_text
 from gossamer.peers.local_processes import write_secret
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.peers.network.keys import make_keys, split_key
 from gossamer.peers.shards.shard import cut, write_shard
 from gossamer.peers.shards.sites import site_of_file, write_site_shard
-from gossamer.reading import read_text
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
@@ -150,7 +149,7 @@ def _from_site(site: Path, out: Path) -> None:
 def _put_secret(path: Path, secret: str) -> None:
     """The site's secret key into its shard, where it may lie already."""
     make_private(path.parent)
-    if not path.is_file() or read_bounded(path, MOST_SECRET) != f"{secret}\n".encode():
+    if not path.is_file() or read_bytes(path, MOST_SECRET) != f"{secret}\n".encode():
         write_secret(path, secret)
 
 

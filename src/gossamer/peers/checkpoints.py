@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gossamer.agents.rules import State
 from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.files import PRIVATE, read_bounded, set_aside, write_atomically
+from gossamer.files import PRIVATE, read_bytes, set_aside, write_atomically
 from gossamer.model import Params
 from gossamer.runs.tensors import check_tensors, pack_state, read_file, unpack_state, write_tensors
 
@@ -32,7 +32,7 @@ class Ledger:
         """The number in a file; -1 if it holds none."""
         path = self.folder / name
         try:
-            return int(read_bounded(path, 100)) if path.exists() else missing
+            return int(read_bytes(path, 100)) if path.exists() else missing
         except (OSError, ValueError):
             return -1
 
@@ -50,7 +50,7 @@ class Ledger:
         """The statements of all agents that they are done, once this agent has known them; none before."""
         path = self.folder / "all-done"
         try:
-            return [bytes.fromhex(line.decode()) for line in read_bounded(path, MOST_DONE).split()]
+            return [bytes.fromhex(line.decode()) for line in read_bytes(path, MOST_DONE).split()]
         except FileNotFoundError:
             return []
         except (OSError, ValueError):

@@ -8,7 +8,7 @@ from typing import Any
 from gossamer.agents.measures import Sums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
-from gossamer.files import PRIVATE, patiently, read_bounded
+from gossamer.files import PRIVATE, patiently, read_bytes
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MOST_BYTES, checked, parse_json, to_json
 
@@ -39,7 +39,7 @@ class Records:
 
 def read_records(path: Path) -> list[Record]:
     """One record a step, by step; a last line without its end is no record."""
-    whole = read_bounded(path, MOST_BYTES)
+    whole = read_bytes(path, MOST_BYTES)
     records: dict[int, Record] = {}
     for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
         source = f"{path}, line {number}"

@@ -6,6 +6,7 @@ The code is organised as follows:
     monitor       ZeroMQ's events of connections
     listener      a listening socket that can let new connections wait
     connections   limits on TCP connections
-    addresses     addresses and public keys
+    addresses     addresses
+    z85           keys as text
     keys          key files
 """

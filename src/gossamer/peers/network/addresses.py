@@ -1,4 +1,4 @@
-"""Addresses and public keys of agents, checked where they are written and where they are read."""
+"""Addresses of agents, checked where they are written and where they are read."""
 
 import ipaddress
 import re
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from gossamer.errors import GossamerError
 
 LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE | re.ASCII)  # RFC 1123; containers have _
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,6 @@ def check_apart(contacts: list[Contact], where: str) -> None:
             if value is not None and value in seen:
                 raise GossamerError(f"{where}: two agents have the {what} {value}; give each its own")
             seen.add(value)
-
-
-def is_public_key(text: str) -> bool:
-    """Whether a text is 32 bytes in Z85: eight groups of five digits to the base 85, each below 2^32."""
-    if len(text) != 40 or not set(text) <= set(Z85):
-        return False
-    for begin in range(0, 40, 5):
-        number = 0
-        for digit in text[begin : begin + 5]:
-            number = 85 * number + Z85.index(digit)
-        if number >= 2**32:
-            return False
-    return True
 
 
 def _is_host(host: str) -> bool:

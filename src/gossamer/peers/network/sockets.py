@@ -8,7 +8,6 @@ next to nothing is taken from it.
 """
 
 import contextlib
-import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import zmq
-import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
 
 from gossamer.errors import GossamerError
@@ -55,16 +53,6 @@ def new_keys() -> tuple[str, str]:
     """A public and a secret key, Z85."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
-
-
-def check_key(key: object, where: str) -> str:
-    """A public key as it is, or an error that says where it stood."""
-    try:
-        if isinstance(key, str) and len(z85.decode(key.encode())) == 32:
-            return key
-    except (ValueError, KeyError, struct.error):
-        pass
-    raise GossamerError(f"{where}: {key!r} is not a public key of 40 characters, as gossamer keys prints it")
 
 
 def public_of(secret: str) -> str:

@@ -4,7 +4,6 @@ An agent has one secret, that of its CURVE pair; its signing key is derived from
 prints it, is 80 characters of Z85: the CURVE public key, then the verify key.
 """
 
-import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,10 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from gossamer.errors import GossamerError
-from gossamer.peers.network.addresses import Z85, is_public_key
+from gossamer.peers.network.z85 import KEY_LENGTH, decode_key, encode_key, is_key
 
-CURVE = 40  # characters of the CURVE public key, and of the verify key behind it
 SIZE = 64  # bytes of a signature
 _PERSON = b"gossamer signing"  # of the hash that derives a signing key
-_RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_Z85 = Z85.encode()
 
 
 class Signatures(Protocol):
@@ -85,33 +81,24 @@ def make_keyring(secret: str, members: Sequence[str | None], agent: int) -> Keyr
     if members[agent] not in (None, mine):
         raise GossamerError(f"the secret key is not that of the verify key that the others know of agent {agent}")
     keys = [mine if key is None else key for key in members]
-    return Keyring(_signing(secret), tuple(VerifyKey(_decoded(key)) for key in keys))
+    return Keyring(_signing(secret), tuple(VerifyKey(decode_key(key)) for key in keys))
 
 
 def verify_key(secret: str) -> str:
     """The verify key (Z85) of the agent with this CURVE secret (Z85)."""
-    return base64.b85encode(bytes(_signing(secret).verify_key)).translate(bytes.maketrans(_RFC1924, _Z85)).decode()
+    return encode_key(bytes(_signing(secret).verify_key))
 
 
 def check_verify_key(key: str, where: str) -> str:
     """A verify key as it is, or an error that says where it stood."""
-    try:
-        VerifyKey(_decoded(key))
-    except ValueError:
-        raise GossamerError(f"{where}: {key!r} is not a verify key of {CURVE} characters; copy it again") from None
+    if not is_key(key):
+        raise GossamerError(f"{where}: {key!r} is not a verify key of {KEY_LENGTH} characters; copy it again")
     return key
 
 
 def _signing(secret: str) -> SigningKey:
     try:
-        content = _decoded(secret)
+        content = decode_key(secret)
     except ValueError:
         raise GossamerError("this is not a secret key; make one with gossamer keys") from None
     return SigningKey(hashlib.blake2b(content, digest_size=32, person=_PERSON).digest())
-
-
-def _decoded(key: str) -> bytes:
-    """The 32 bytes of a key in Z85."""
-    if not is_public_key(key):
-        raise ValueError("no key in Z85")
-    return base64.b85decode(key.encode().translate(bytes.maketrans(_Z85, _RFC1924)))

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gossamer.errors import GossamerError
-from gossamer.peers.network.addresses import Contact, check_address, is_public_key
+from gossamer.peers.network.addresses import Contact, check_address
+from gossamer.peers.network.z85 import is_key
 from gossamer.runs.documents import Document
 from gossamer.runs.manifests import Classes, Count, Facts, Manifest, Number, Score
 
@@ -28,7 +29,7 @@ def _address(address: str) -> str:
 
 
 def _key(key: str) -> str:
-    if not is_public_key(key):
+    if not is_key(key):
         raise ValueError("expected a public key of 40 characters, a half of what gossamer keys prints")
     return key
 

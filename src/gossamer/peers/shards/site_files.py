@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 
 from gossamer.data.rows import SHARE, read_matrix
 from gossamer.errors import FileError, GossamerError, one_line, shown
+from gossamer.files import read_text
 from gossamer.machine import available_memory
-from gossamer.reading import read_text
 from gossamer.runs.toml_files import read_toml
 
 MOST_CLASSES = 1 << 16
