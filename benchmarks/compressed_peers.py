@@ -21,7 +21,7 @@ from typing import Any
 from peers import peers_pace
 
 import gossamer
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.settings import Settings, make_settings
@@ -51,7 +51,7 @@ def limit(folders: list[Path], megabits: int) -> None:
 def pace(deployment: Deployment, settings: Settings, megabits: int) -> Pace:
     """That of one process an agent."""
     with tempfile.TemporaryDirectory() as folder:
-        folders = write_shards(Path(folder), deployment, settings)
+        folders = write_local_shards(Path(folder), deployment, settings)
         if megabits:
             limit(folders, megabits)
         rate, busy, _ = peers_pace(folders)

@@ -12,7 +12,7 @@ from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
-from gossamer.peers.protocol.wire import START
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
 
@@ -47,14 +47,14 @@ def measured(folder: Path, trial: Trial) -> Curve:
         state = trained(start(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
-        headers = START * told * (2 if settings.compression.kind == "power" else 1)
+        headers = PAYLOAD_OFFSET * told * (2 if settings.compression.kind == "power" else 1)
         consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
             "consensus": consensus / max(1, settings.consensus_every),
             "wire": (consensus + headers) / max(1, settings.consensus_every),
             "plain": plain,
-            "plain wire": plain + START * sum(link["consensus_rows"] > 0 for link in counted["links"]),
+            "plain wire": plain + PAYLOAD_OFFSET * sum(link["consensus_rows"] > 0 for link in counted["links"]),
         }
 
     # What a compression means may change while its name stays.

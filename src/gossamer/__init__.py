@@ -18,7 +18,7 @@ The code follows the pipeline of the paper:
 and stands on
     errors        exceptions and warnings
     files         files read within bounds, written whole or not at all, locked, private
-    machine       memory that this process may take
+    machine       memory and file descriptors that this process may take
     generators    drivers of generators
 """
 

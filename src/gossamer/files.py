@@ -18,20 +18,20 @@ PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alo
 MOST_SECRET = 1000  # bytes of a file with a key
 LOCK = ".lock"
 READ_CHUNK = 1 << 16  # bytes
-SCARCE = 15.0  # seconds after which a process that is flooded with connections has descriptors again
+DESCRIPTOR_TIMEOUT = 15.0  # seconds after which a process that is flooded with connections has descriptors again
 Opened = TypeVar("Opened")
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what `write_atomically` could not finish because its process was killed; no other may be at work."""
+    """Remove what `write_atomically` left when its process was killed; no other process may use the folder."""
     for path in folder.rglob(".*"):
         if path.suffix[1:].isdigit():
             path.unlink(missing_ok=True)
 
 
-def patiently(make: Callable[[], Opened], seconds: float = SCARCE) -> Opened:
-    """What `make` opens; waits for a descriptor while all are taken, as by connections of a flood, which are shut in
-    time."""
+def wait_for_descriptor(make: Callable[[], Opened], seconds: float = DESCRIPTOR_TIMEOUT) -> Opened:
+    """Call `make`, which opens a file; wait while all descriptors are in use, as by a flood of connections, which are
+    closed in time."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -43,28 +43,35 @@ def patiently(make: Callable[[], Opened], seconds: float = SCARCE) -> Opened:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o666, previous: Path | None = None) -> None:
-    """Write a temporary file beside `path`, flush it to the disk and rename it; what was there becomes `previous`.
+    """Write a temporary file beside `path`, flush it to the disk and rename it.
 
-    `mode` is further reduced by the process's umask.
+    A file that was there becomes `previous`. `mode` is further reduced by the process's umask.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)  # of a killed process with this number, and perhaps with another mode
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(patiently(lambda: os.open(temporary, flags, mode)), "wb") as file:
+        with os.fdopen(wait_for_descriptor(lambda: os.open(temporary, flags, mode)), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if previous is not None and path.exists():
             path.replace(previous)
         temporary.replace(path)
-        folder = patiently(lambda: os.open(path.parent, os.O_RDONLY))
-        try:
-            os.fsync(folder)  # else a power cut may undo the renaming
-        finally:
-            os.close(folder)
+        _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush a folder to the disk: else a power cut may undo a renaming in it. Windows cannot open a folder."""
+    if os.name != "posix":
+        return
+    descriptor = wait_for_descriptor(lambda: os.open(folder, os.O_RDONLY))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -108,19 +115,19 @@ def set_aside(path: Path) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """A folder, made now if need be, that its owner alone can enter."""
+    """Make a folder, or restrict one, so that its owner alone can enter it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
 
 
 def check_private(path: Path) -> None:
-    """Refuse a secret that others can read."""
-    if path.stat().st_mode & 0o077:
+    """Refuse a secret that others can read. Only the modes of POSIX say so; Windows has access lists instead."""
+    if os.name == "posix" and path.stat().st_mode & 0o077:
         raise GossamerError(f"{path} can be read by others; do: chmod 600 {path}")
 
 
 @contextmanager
-def alone_in(folder: Path, work: str) -> Iterator[None]:
+def lock_folder(folder: Path, work: str) -> Iterator[None]:
     """Hold the lock of a folder, so that no second process writes over this one's files; `work` says what it does.
 
     The system frees the lock when the process ends, however it does. The same thread may take it again.

@@ -10,7 +10,7 @@ from gossamer.agents.measures import disagreement, scores
 from gossamer.api import HooksFor, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start
-from gossamer.peers.metrics import read_records
+from gossamer.peers.metrics import read_metrics_log
 from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.advice import warn_before
@@ -46,7 +46,7 @@ def gather(graph: DataGraph, state: Run, folders: list[Path], folder: Path, hook
 def _history(state: Run, folders: list[Path]) -> list[Record]:
     """The agents' sums added up, as scores. What needs all weights at once is known of the last step only."""
     classes = state.deployment.graph.num_classes is not None
-    tables = [read_records(path / "metrics.jsonl") for path in folders]
+    tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]

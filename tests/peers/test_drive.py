@@ -7,8 +7,8 @@ import pytest
 from peers.memberships import make_membership
 
 from gossamer.peers import process as peer
-from gossamer.peers.metrics import Records
-from gossamer.peers.refusals import Refusals
+from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.refusals import RefusalLog
 
 
 class Clock:
@@ -61,7 +61,7 @@ class Finished:
             self.clock.now += 150.0
         self.wake_at = self.clock.now + 1.0
 
-    def leaves(self, now: float) -> bool:
+    def may_leave(self, now: float) -> bool:
         return self.all_done or now > self.heard + 120.0
 
 
@@ -72,10 +72,15 @@ def test_own_arithmetic_is_not_the_others_silence(
     clock = Clock()
     monkeypatch.setattr(peer, "time", clock)
     drive = lambda: peer._drive(  # noqa: E731
-        Finished(clock), Talker(clock, speaks), Records(tmp_path / "m"), Refusals(tmp_path / "r"), peer.Watch(), 0
+        Finished(clock),
+        Talker(clock, speaks),
+        MetricsLog(tmp_path / "m"),
+        RefusalLog(tmp_path / "r", 0),
+        peer.PeerOptions(),
+        0,
     )
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first
     else:
-        with pytest.raises(peer.LeftEarly):
+        with pytest.raises(peer.LeftEarlyError):
             drive()

@@ -3,6 +3,7 @@
 The code is organised as follows:
     common     what all share: a mistake told plainly, settings, data, progress
     options    one command-line option for each setting
+    logs       log lines on standard error, --log-level
     train      gossamer train
     predict    gossamer predict
     topology   gossamer topology

@@ -12,7 +12,7 @@ from gossamer.api import Result
 from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
 from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
 from gossamer.data import DataGraph
-from gossamer.peers.local_processes import Crew, write_shards
+from gossamer.peers.local_processes import LocalProcesses, write_local_shards
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
@@ -56,12 +56,12 @@ def launch(
 
 def _launch(state: Run, graph: DataGraph, folder: Path) -> Result:
     directory.save_start(folder, state)
-    folders = write_shards(folder / "agents", state.deployment, state.settings)
+    folders = write_local_shards(folder / "agents", state.deployment, state.settings)
     classes = graph.num_classes is not None
     began = time.monotonic()
-    with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
-        for states in crew.watch():
-            live.update(terminal.crew_table(states, state.deployment.num_agents, state.settings.steps, classes))
+    with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
+        for reports in processes.follow():
+            live.update(terminal.crew_table(reports, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
     with follow() as (hooks, _):
         return launching.gather(graph, state, folders, folder, hooks)

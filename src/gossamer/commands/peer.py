@@ -3,19 +3,20 @@
 import os
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gossamer.commands.common import err, tell, told_plainly
+from gossamer.commands.logs import LogLevel, LogLevelOption, configure
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
-from gossamer.peers.refusals import COMMON
+from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
+from gossamer.peers.progress import PeerReport
 from gossamer.report import terminal
 from gossamer.runs.documents import to_json
 from gossamer.runs.memory import kept_memory
 
-MISSING, EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
+MISSING_NEIGHBOUR, LEFT_EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -46,6 +47,7 @@ def peer(
         ),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
+    log_level: LogLevelOption = LogLevel.INFO,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
@@ -54,6 +56,7 @@ def peer(
     restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
     finished and left before it knew that all had.
     """
+    configure(log_level)
     if insecure:
         err.print(
             "[bold red]--insecure:[/] messages are neither encrypted nor authenticated; anyone on this network can "
@@ -62,42 +65,21 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    shown = _print_json if report else _Lines()
+    options = PeerOptions(give_up=give_up, report_every=2.0)
+    if report:
+        options = PeerOptions(_print_json, give_up=give_up)
     try:
-        watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
         with kept_memory():
-            result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
-    except (MissingNeighbour, LeftEarly) as error:
+            result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
+    except (MissingNeighbourError, LeftEarlyError) as error:
         tell(error)
-        raise typer.Exit(MISSING if isinstance(error, MissingNeighbour) else EARLY) from None
+        raise typer.Exit(MISSING_NEIGHBOUR if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
     if not report:
         err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
 
-def _print_json(state: dict[str, Any]) -> None:
-    print(to_json(state), flush=True)
-
-
-class _Lines:
-    """A line whenever something has changed."""
-
-    def __init__(self) -> None:
-        self.last = ""
-
-    def __call__(self, state: dict[str, Any]) -> None:
-        waits = ", ".join(map(str, state["waiting_for"]))
-        text = f"agent {state['agent']}: step {state['step']}, epoch {state['epoch']}"
-        loss, _, count = (state["metrics"] or {}).get("train", (0.0, 0.0, 0))
-        text += f", loss {loss / count:.4f}" if count else ""
-        text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
-        refused = {reason: n for reason, n in state["refused"].items() if reason not in COMMON}
-        if refused:
-            text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
-        if waits and state["waited"] > 1:
-            text += f", waiting {state['waited']:.0f} s for agent {waits}"
-        if text != self.last:
-            err.print(text, highlight=False)
-        self.last = text
+def _print_json(report: PeerReport) -> None:
+    print(to_json(report), flush=True)
 
 
 def _leave_with_parent() -> None:

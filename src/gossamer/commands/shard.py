@@ -16,9 +16,9 @@ from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, make_private, read_bytes, read_text
 from gossamer.peers.local_processes import write_secret
 from gossamer.peers.network.addresses import Contact, check_address
-from gossamer.peers.network.keys import make_keys, split_key
-from gossamer.peers.shards.shard import cut, write_shard
-from gossamer.peers.shards.sites import site_of_file, write_site_shard
+from gossamer.peers.network.keys import make_agent_keys, split_key
+from gossamer.peers.shards.shard import cut_shards, write_shard
+from gossamer.peers.shards.sites import make_site_shard, write_site_shard
 from gossamer.report import terminal
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
@@ -114,7 +114,7 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
     directory.create(out)
     with follow() as (_, progress):
         deployment = make_deployment(graph, settings, progress=progress)
-    shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
+    shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
         folder = out / f"agent-{one.membership.agent}"
         write_shard(folder, one)
@@ -130,7 +130,7 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
 
 
 def _from_site(site: Path, out: Path) -> None:
-    made, secret = site_of_file(site)
+    made, secret = make_site_shard(site)
     folder = out / f"agent-{made.membership.agent}"
     if (folder / MANIFEST).exists():
         raise GossamerError(f"{folder} holds a shard already; move it away, or give another --out")
@@ -173,7 +173,7 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], d
         if len(entry) == 2:
             public = entry[1]
         else:
-            public, made[agent] = make_keys()
+            public, made[agent] = make_agent_keys()
         key, member = split_key(public, f"{path}, agent {agent}")
         contacts.append(Contact(entry[0], key))
         members.append(member)

@@ -25,7 +25,7 @@ import torch
 from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.files import LOCK, alone_in, remove_unfinished, write_atomically
+from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import Arrays
 from gossamer.runs.checkpoints import newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, checked, read_json, read_lines, to_json
@@ -61,7 +61,7 @@ def create(folder: Path) -> None:
 def claimed(folder: Path) -> Iterator[None]:
     """An empty directory for a result, made now, that no other process writes to."""
     create(folder)
-    with alone_in(folder, f"trains in {folder}"):
+    with lock_folder(folder, f"trains in {folder}"):
         check_new(folder)  # another may have been here between the two
         yield
 
@@ -70,7 +70,7 @@ def claimed(folder: Path) -> Iterator[None]:
 def gone_on_with(folder: Path) -> Iterator[None]:
     """A run directory that no other process writes to."""
     read_manifest(folder)  # first: no lock is put into a folder that is none
-    with alone_in(folder, f"trains in {folder}"):
+    with lock_folder(folder, f"trains in {folder}"):
         remove_unfinished(folder)
         yield
 

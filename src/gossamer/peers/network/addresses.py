@@ -11,7 +11,7 @@ LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE | re.
 
 @dataclass(frozen=True)
 class Contact:
-    """Where an agent listens, host:port, and the public key (Z85) that proves it is the one."""
+    """An agent's address, host:port, and the CURVE public key (Z85) that authenticates it."""
 
     address: str
     key: str | None  # None on a network that is trusted
@@ -35,8 +35,8 @@ def check_address(address: str, where: str) -> str:
     return address
 
 
-def check_apart(contacts: list[Contact], where: str) -> None:
-    """An agent is known by its key and reached at its address, so no two may share one."""
+def check_distinct(contacts: list[Contact], where: str) -> None:
+    """Require that no two agents share an address or a key."""
     for what in ("address", "key"):
         seen: set[str] = set()
         for value in (getattr(contact, what) for contact in contacts):

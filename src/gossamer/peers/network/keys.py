@@ -4,20 +4,20 @@ from pathlib import Path
 
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, check_private, read_text
-from gossamer.peers.network.sockets import new_keys, public_of
+from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
 from gossamer.peers.network.z85 import KEY_LENGTH, check_key
-from gossamer.peers.protocol.signatures import check_verify_key, verify_key
+from gossamer.peers.protocol.signatures import check_verify_key, derive_verify_key
 
 
-def make_keys() -> tuple[str, str]:
+def make_agent_keys() -> tuple[str, str]:
     """A public and a secret key."""
-    _, secret = new_keys()
-    return public_key(secret), secret
+    _, secret = make_curve_keys()
+    return derive_agent_key(secret), secret
 
 
-def public_key(secret: str) -> str:
+def derive_agent_key(secret: str) -> str:
     """The public key of a secret one, as others are given it."""
-    return public_of(secret) + verify_key(secret)
+    return derive_public_key(secret) + derive_verify_key(secret)
 
 
 def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:

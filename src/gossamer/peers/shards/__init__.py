@@ -1,4 +1,4 @@
-"""Shards: all that one agent knows, in a folder of its own.
+"""Shards: all that one agent needs, in a folder of its own.
 
 The code is organised as follows:
     membership   an agent as a member of a run: numbers, contacts, keys

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossamer.errors import GossamerError, shown
-from gossamer.peers.network.addresses import Contact, check_apart
+from gossamer.peers.network.addresses import Contact, check_distinct
 from gossamer.peers.shards.manifests import MemberManifest
 from gossamer.runs.shares import REMEDY
 
@@ -57,7 +57,7 @@ def read_membership(manifest: MemberManifest, num_agents: int, path: str) -> Mem
     if not neighbours and m > 1:
         raise GossamerError(f"{path}: neighbours should name at least one agent, found none; {REMEDY}")
     contact = manifest.contact.contact()
-    check_apart([contact, *neighbours.values()], path)
+    check_distinct([contact, *neighbours.values()], path)
     if len(manifest.members) != m:
         raise GossamerError(f"{path}: members should have {m} verify keys, found {len(manifest.members)}; {REMEDY}")
     return Membership(agent, manifest.run, contact, neighbours, tuple(manifest.members))

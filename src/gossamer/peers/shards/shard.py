@@ -1,4 +1,4 @@
-"""Shards: all that one agent knows, cut from a deployment, in a folder of its own.
+"""Shards cut from a deployment: all that one agent needs, in a folder of its own.
 
 shard.json           the run, this agent and its neighbours, the settings; checksums of the other files
 share.safetensors    the agent's share of data, shift operator and C
@@ -39,14 +39,14 @@ class Shard:
         return self.share
 
 
-def cut(
+def cut_shards(
     deployment: Deployment,
     settings: Settings,
     run: str,
     contacts: Sequence[Contact],
     verify_keys: Sequence[str] | None = None,
 ) -> list[Shard]:
-    """The shard of every agent; the verify keys of all agents are for a network that is not trusted."""
+    """Cut a deployment into the shards of its agents; verify keys are for a network that is not trusted."""
     m = deployment.num_agents
     if len(contacts) != m:
         raise GossamerError(f"expected one address for each of {m} agents, got {len(contacts)}")
@@ -72,14 +72,14 @@ def diameter(links: NDArray[np.bool_]) -> int:
 
 
 def checkpoints_to_keep(diameter: int, settings: Settings) -> int:
-    """Over the network's diameter agents are that many times as far apart as neighbours can be. Whatever lies between
-    the first agent's latest checkpoint and the last agent's must still be there."""
+    """Number of checkpoints that an agent keeps: two, and those between the latest ones of the two farthest agents,
+    whose steps differ by at most the diameter times the gap between neighbours."""
     return 2 + -(-diameter * max_step_gap(settings) // settings.checkpoint_every)
 
 
 def max_step_gap(settings: Settings) -> int:
-    """Steps between two neighbours at most: those from one exchange to the next, at the latest a consensus or, without
-    any, an evaluation."""
+    """Largest difference of the steps of two neighbours: the steps from one exchange to the next, which is at the
+    latest a consensus or, without any, an evaluation."""
     return settings.consensus_every or settings.evaluate_every
 
 

@@ -1,4 +1,4 @@
-"""A peer that something happens to at an exact moment of its training: it dies, stops, or waits for the test."""
+"""Traps: a peer dies, stops, or waits for the test at an exact moment of its training."""
 
 import ctypes
 import os
@@ -49,7 +49,7 @@ class Trap:
             os.kill(os.getpid(), signal.SIGKILL if self.action == Action.DIE else signal.SIGSTOP)
 
 
-class _Trapped:
+class _TrapRunner:
     """Follows the training of this process and springs the trap, once."""
 
     def __init__(self, trap: Trap) -> None:
@@ -97,7 +97,7 @@ class _Trapped:
         FSYNC(file)
 
 
-BEGIN, FSYNC = work.begin, os.fsync
+BEGIN, FSYNC = work.train_from, os.fsync
 
 
 def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, ...]) -> None:
@@ -108,9 +108,9 @@ def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, .
     for namespace in namespaces:
         _enter(namespace)
     if trap is not None:
-        trapped = _Trapped(trap)
-        work.begin, peer.Sockets, files.os.fsync = trapped.begin, trapped.sockets, trapped.fsync  # type: ignore
-    peer.run_peer(folder, peer.Watch(give_up=LIMIT))
+        runner = _TrapRunner(trap)
+        work.train_from, peer.Sockets, files.os.fsync = runner.begin, runner.sockets, runner.fsync  # type: ignore
+    peer.run_peer(folder, peer.PeerOptions(give_up=LIMIT))
 
 
 def _enter(namespace: Path) -> None:
