@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import zmq
 
@@ -42,7 +43,9 @@ def main(path: Path, agent: int) -> None:
     context.destroy(linger=2000)
 
 
-def opened(context: zmq.Context, plan: dict, agent: int) -> tuple[zmq.Socket, dict[str, zmq.Socket]]:
+def opened(
+    context: zmq.Context[zmq.Socket[bytes]], plan: dict[str, Any], agent: int
+) -> tuple[zmq.Socket[bytes], dict[str, zmq.Socket[bytes]]]:
     """One listening socket, and one to each neighbour, encrypted; nobody asks whose key it is."""
     public, secret = (key.encode() for key in plan["keys"][agent])
     listening = context.socket(zmq.ROUTER)

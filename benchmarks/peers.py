@@ -32,10 +32,11 @@ from gossamer.peers.program import make_schedule
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, host_of, host_of_settings, make_deployment
 from gossamer.runs.message_counts import count_messages
+from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings, make_settings
 
 BARE = Path(__file__).with_name("bare_exchange.py")
-PHASES = ("forward", "backward", "consensus")
+PHASES: tuple[PhaseName, ...] = ("forward", "backward", "consensus")
 MINE, SIMULATION, INSECURE, LIMIT = "encrypted peers", "simulation", "peers, no encryption", "bare sockets"
 WARM = 10  # steps before the first that counts
 GOAL = 0.6  # of the limit's rate
@@ -166,7 +167,7 @@ def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) ->
 def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:
     """Of the whole run by phase, with the evaluations at its beginning and end."""
     counted = count_messages(deployment, settings)
-    planned = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
+    planned: dict[str, int] = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
     return planned | {"forward": planned["forward"] + 2 * counted["evaluation"]["bytes"]}
 
 

@@ -1,4 +1,4 @@
-"""How to train many runs fastest: one after the other, in worker processes, or stacked on one host. Prints ratios.
+"""Time to train many runs: one after the other, in worker processes, or stacked on one host. Prints ratios.
 
     python benchmarks/reproduction.py [--dataset cora] [--agents 10] [--runs 8] [--steps 100]
 
@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from gossamer.runs.deployment import host_of, make_deployment
 from gossamer.runs.settings import make_settings
 
 
-def stacked(trials: list[dict]) -> float:
+def stacked(trials: list[dict[str, Any]]) -> float:
     """Seconds of all runs on one host, without evaluations."""
     deployments = []
     for trial in trials:
@@ -33,12 +34,15 @@ def stacked(trials: list[dict]) -> float:
         deployments.append(make_deployment(load(settings.dataset, settings.seed), settings))
     graphs = [d.graph for d in deployments]
     n, m = graphs[0].num_vertices, deployments[0].num_agents
+    split: dict[str, Any] = {
+        part: np.concatenate([getattr(g, part) for g in graphs]) for part in ("train", "validation", "test")
+    }
     whole = make_graph(
         "stacked",
         np.concatenate([graph.edges + i * n for i, graph in enumerate(graphs)]),
         sparse.csr_array(sparse.vstack([graph.features for graph in graphs])),
         np.concatenate([graph.targets for graph in graphs]),
-        **{part: np.concatenate([getattr(g, part) for g in graphs]) for part in ("train", "validation", "test")},
+        **split,
     )
     host = make_host(
         whole,

@@ -71,7 +71,8 @@ def pyg(graph: DataGraph, sparse_features: bool) -> Step:
             else:
                 x = dropout(x, 0.5)
             x = self.first(x, edge_index).relu()
-            return self.second(dropout(x, 0.5), edge_index)
+            outputs: torch.Tensor = self.second(dropout(x, 0.5), edge_index)
+            return outputs
 
     coo = graph.features.tocoo()
     if sparse_features:
@@ -159,14 +160,14 @@ def parts(step: Step, rounds: int) -> dict[str, float]:
     def draw() -> None:
         for index, layer in enumerate(network.layers):
             width = on.features if index == 0 else torch.ones(len(on.plan.layers[index].inputs), layer.inputs)
-            Drop(on.entropy[index], layer.dropout, (host.training.seed, 1, index))(width)
+            Drop(on.counters[index], layer.dropout, (host.training.seed, 1, index))(width)
 
     _, gradient = run(loss_gradient(host))
     pieces: dict[str, Step] = {
         "dropout": draw,
         "forward and backward, with dropout": lambda: run(loss_gradient(host)),
         "update": lambda: host.training.rule.update(gradient, host.state, host.params, step_size(host) * 1e-9, 1),
-        "consensus": lambda: run(host.mixing(gradient, host.params, {}, 0, 0)),
+        "consensus": lambda: run(host.consensus(gradient, host.params, {}, 0, 0)),
     }
     return {name: statistics.median(timed(piece) for _ in range(rounds)) for name, piece in pieces.items()}
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from gossamer import topology
 from gossamer.errors import GossamerWarning
-from gossamer.topology.admm import State, iterate, literal, lower_bound, problem_29, start
+from gossamer.topology.admm import AdmmState, initial_state, iterate, iterate_literally, lower_bound, problem_29
 
 
 def designed(B: np.ndarray, gap: float, tolerance: float) -> dict[str, float]:
@@ -111,7 +111,11 @@ def to_proof(m: int, tolerance: float, penalty: float | None, most: int = 20000)
     B, radius = needed_by(m), 0.5
     entries = problem_29(np.where((B > 0) | np.eye(m, dtype=bool), 0.0, 1.0))
     X, U = np.random.default_rng(0).standard_normal((2, m, m))
-    steps = iterate(entries, radius, start(m)) if penalty is None else literal(entries, radius, State(X, X, U, penalty))
+    steps = (
+        iterate(entries, radius, initial_state(m))
+        if penalty is None
+        else iterate_literally(entries, radius, AdmmState(X, X, U, penalty))
+    )
     least, bound, excess, begin = np.inf, -np.inf, np.inf, time.perf_counter()
     for iteration, state in enumerate(steps, 1):
         if iteration % 10:
@@ -185,8 +189,8 @@ def main() -> None:
             f"{r['agents']:4d}  {r['gap']:3.1f}  {r['tolerance']:9.0e}  {r['proved']:7.1e}  {r['objective']:9.4g}  "
             f"{r['iterations']:10d}  {r['seconds']:7.2f}  {r['eigendecompositions']:.0f}"
         )
-    sizes = np.log([r["agents"] for r in growth])
-    slope = np.polyfit(sizes[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]
+    agents = np.log([r["agents"] for r in growth])
+    slope = np.polyfit(agents[2:], np.log([r["seconds"] for r in growth])[2:], 1)[0]
     print(f"growth exponent from m = {growth[2]['agents']} to {growth[-1]['agents']}: {slope:.2f}")
 
 

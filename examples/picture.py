@@ -1,7 +1,8 @@
-"""Draws the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
+"""Draw the README's picture after Fig. 1: a data graph on its agents and the three exchanges of a training step."""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -11,7 +12,7 @@ from scipy.spatial import ConvexHull
 
 from gossamer import topology
 from gossamer.agents.links import factor
-from gossamer.assignment import nearest, shared_edges
+from gossamer.assignment import assign_to_nearest, shared_edges
 from gossamer.data import make_graph
 from gossamer.report.curves import save_figure
 
@@ -26,7 +27,7 @@ n, every = len(sensors), np.ones(len(sensors), dtype=bool)
 graph = make_graph("sensors", edges, sensors, np.zeros(n), train=every, validation=~every, test=~every)
 stations = np.array([(-1, 1), (1, 1), (1, -1), (-1, -1)])
 m = len(stations)
-owner = nearest(sensors, stations)
+owner = assign_to_nearest(sensors, stations)
 
 # What the agents make of it: links, mixing weights, and the rows that a propagation sends over the links.
 B = shared_edges(graph, owner, m)
@@ -44,14 +45,14 @@ place = sensors + 0.3 * stations[owner]  # the agents a little apart
 outermost = [max(np.flatnonzero(owner == k), key=lambda v: place[v] @ stations[k]) for k in range(m)]
 
 
-def draw_agents(axes, places, size, fontsize):
+def draw_agents(axes: Any, places: np.ndarray, size: float, fontsize: float) -> None:
     axes.scatter(*places.T, s=size, c=FILL, edgecolors=EDGE, linewidths=fontsize / 6, zorder=7)
     for k in range(m):
         axes.text(*places[k], k + 1, fontsize=fontsize, weight="bold", ha="center", va="center_baseline", zorder=8)
 
 
-def draw_graph(axes, across):
-    """The agents' regions, the data edges, of which `across` is the look of those between agents, and the vertices."""
+def draw_graph(axes: Any, across: dict[str, Any]) -> None:
+    """Draw the agents' regions, the data edges (those between agents in the style `across`) and the vertices."""
     for k in range(m):
         hull = place[owner == k][ConvexHull(place[owner == k]).vertices]
         for width, colour in ((33, EDGE[k]), (30, FILL[k])):
@@ -64,12 +65,12 @@ def draw_graph(axes, across):
     draw_agents(axes, place[outermost] + 0.19 * stations, 420, 15)
 
 
-def draw_arrow(axes, tail, head, style, shrink, **look):
+def draw_arrow(axes: Any, tail: Any, head: Any, style: str, shrink: tuple[float, float], **look: Any) -> None:
     axes.add_patch(FancyArrowPatch(tail, head, arrowstyle=style, shrinkA=shrink[0], shrinkB=shrink[1], **look))
 
 
-def draw_messages(axes, back):
-    """The messages that make the active vertex's output, or what its loss sends back."""
+def draw_messages(axes: Any, back: bool) -> None:
+    """Draw the messages that make the active vertex's output, or those of its gradient."""
     draw_graph(axes, {"colors": FAINT, "linewidths": 1.2})
     for v, here in zip(j[i == active], inside[i == active], strict=True):
         style = "<|-" if back else "-|>"
@@ -78,7 +79,7 @@ def draw_messages(axes, back):
     axes.scatter(*place[active], s=230, c=ACTIVE, edgecolors="black", linewidths=2, zorder=6)
 
 
-def draw_consensus(axes):
+def draw_consensus(axes: Any) -> None:
     seat = 0.95 * stations
     for k, z in np.argwhere(np.triu(made.links)):
         draw_arrow(axes, seat[k], seat[z], "<|-|>", (27, 27), lw=3.5, mutation_scale=24, color=DARK)

@@ -7,14 +7,16 @@ for k in 0 1 2; do gossamer peer sites/shards/agent-$k & done; wait
 
 import argparse
 import csv
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import gossamer
 from gossamer.assignment import assign, shared_edges
-from gossamer.peers.local_processes import find_free_ports, write_secret
-from gossamer.peers.network.keys import make_agent_keys
+from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.network.keys import make_agent_keys, write_secret
 
 
 def main() -> None:
@@ -76,7 +78,7 @@ def write_tables(folder: Path, graph: gossamer.DataGraph, owner: np.ndarray, k: 
     write(folder / "owners.csv", ["vertex", "agent"], zip(others, owner[others], strict=True))
 
 
-def write(path: Path, header: list, rows) -> None:
+def write(path: Path, header: list[Any], rows: Iterable[Iterable[Any]]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

@@ -5,7 +5,7 @@ import errno
 import os
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,10 +40,11 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
     def give_back() -> None:
         os.close(taken.pop())
 
-    for write in (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: write_atomically(tmp_path / "whole", b"content"),
         lambda: MetricsLog(tmp_path / "metrics.jsonl").add(3, dict.fromkeys(MASKS, torch.ones(3))),
-    ):
+    )
+    for write in writes:
         timer = threading.Timer(0.1, give_back)
         timer.start()
         write()

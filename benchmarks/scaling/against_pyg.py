@@ -46,7 +46,8 @@ def _in_own_process(dataset: str, agents: int, steps: int, name: str) -> dict[st
     command = [sys.executable, sys.argv[0], "--own-process", dataset, str(agents), str(steps), name]
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "2"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=1800, env=environment)
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def own_process(dataset: str, agents: int, steps: int, name: str) -> None:
@@ -75,7 +76,8 @@ def pyg(graph: DataGraph, sparse_adjacency: bool) -> Step:
 
         def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
             x = self.first(dropout(x, 0.5), edges).relu()
-            return self.second(dropout(x, 0.5), edges)
+            outputs: torch.Tensor = self.second(dropout(x, 0.5), edges)
+            return outputs
 
     dense = graph.features.toarray() if sparse.issparse(graph.features) else graph.features
     x = torch.from_numpy(dense).to(torch.float32)

@@ -1,4 +1,4 @@
-"""How the time of a step grows with vertices, edges and agents, beside a plain sparse product."""
+"""Time of a step against vertices, edges and agents, beside a plain sparse product."""
 
 from typing import Any
 

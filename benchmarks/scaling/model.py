@@ -11,8 +11,9 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ import torch.distributed as dist
 from scipy.optimize import nnls
 
 from gossamer.agents import Host
+from gossamer.agents.consensus.plain import Mixing
+from gossamer.agents.propagation import Propagation
 from gossamer.model.sparse import Operator
 
 WORK = ("step", "propagated number", "multiply-add of weights", "input number", "weight", "mixed weight")
@@ -37,7 +40,7 @@ class Network:
 
 
 def work_of(host: Host) -> list[float]:
-    """What a training step of this host computes, in the units of WORK."""
+    """Work of a training step of this host, in the units of WORK."""
     layers, on = host.network.layers, host.train_pass
     inputs = [
         on.features.numel() if index == 0 else len(plan.inputs) * layer.inputs
@@ -46,12 +49,13 @@ def work_of(host: Host) -> list[float]:
     propagated = sum(
         2 * len(propagation.local.values) * layer.outputs
         for layer, plan in zip(layers, on.plan.layers, strict=True)
-        for propagation in plan.propagations
+        for propagation in cast("Sequence[Propagation]", plan.propagations)
     )
     # Forwards, for the weights' gradient and, but for the first layer, for the inputs'.
     weighted = sum((3 if index else 2) * inputs[index] * layer.outputs for index, layer in enumerate(layers))
     weights = sum(part.numel() for part in host.params.values())
-    inside = host.mixing.inside
+    assert isinstance(host.consensus, Mixing)
+    inside = host.consensus.inside
     links = len(inside.values) if isinstance(inside, Operator) else inside.numel()
     return [1.0, propagated, weighted, sum(inputs), weights, weights * links / len(host.agents)]
 

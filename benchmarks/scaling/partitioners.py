@@ -1,5 +1,6 @@
 """Assignments side by side: time, edge cut, balance and message rows of a step."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def compare(graph: DataGraph, agents: int, names: list[str]) -> dict[str, dict[s
     filters = [layer.gather for layer in make_network("gcn", graph.num_features, graph.num_outputs).layers]
     found = {}
     for name in names:
-        seconds, owner = timed(lambda name=name: assign(graph, name, agents, 0))
+        seconds, owner = timed(partial(assign, graph, name, agents, 0))
         size = np.bincount(owner, minlength=agents)
         rows = message_rows(shift, filters, graph.labelled, owner)
         i, j = graph.edges.T

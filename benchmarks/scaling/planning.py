@@ -6,7 +6,7 @@ import numpy as np
 
 import gossamer
 from gossamer.agents.share import make_share, make_whole
-from gossamer.assignment import streaming
+from gossamer.assignment import partition_stream
 from gossamer.data import DataGraph
 from gossamer.runs.deployment import host_of, make_deployment
 from gossamer.runs.message_counts import count_messages
@@ -19,12 +19,13 @@ def write_npz(graph: DataGraph, path: str) -> None:
     a = graph.adjacency
     arrays = {"data": a.data.astype(np.float32), "indices": a.indices, "indptr": a.indptr, "shape": np.array(a.shape)}
     split = {"train_idx": graph.train, "val_idx": graph.validation, "test_idx": graph.test}
+    indices: dict[str, Any] = {name: np.flatnonzero(mask) for name, mask in split.items()}
     np.savez(
         path,
         **{f"adj_matrix.{name}": array for name, array in arrays.items()},
         features=graph.features,
         labels=graph.targets,
-        **{name: np.flatnonzero(mask) for name, mask in split.items()},
+        **indices,
     )
 
 
@@ -32,7 +33,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
     """Processor seconds, which a busy machine changes little, of reading, partitioning and each part of planning."""
     reading, graph = timed(lambda: gossamer.load(path))
     settings = make_settings({"agents": agents, "topology": "needed"})
-    partition, owner = timed(lambda: streaming(graph.adjacency, agents, 0))
+    partition, owner = timed(lambda: partition_stream(graph.adjacency, agents, 0))
     deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
     hosting, _ = timed(lambda: host_of(deployment, settings))
     counting, _ = timed(lambda: count_messages(deployment, settings))

@@ -122,7 +122,8 @@ class _Apart:
             while True:
                 outbox = generator.send({link: self._zero(shape) for link, shape in outbox.expected.items()})
         except StopIteration as done:
-            return done.value
+            result: T = done.value
+            return result
 
     def _zero(self, shape: tuple[int, ...]) -> torch.Tensor:
         if shape not in self._zeros:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.agents.consensus.compression import PLAIN, parse_compression
+from gossamer.agents.consensus import parse_method
 from gossamer.data import load
-from gossamer.experiments.trials import Found, Plan, Trial, points, stack, steps_of
+from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
 from gossamer.runs.deployment import network_of
 from gossamer.runs.settings import make_settings
@@ -36,7 +36,7 @@ BITS_GOAL = 3.8  # times fewer again with 8 bits
 COLOURS = ("#000000", "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#F0A3C8", "#9467BD", "#7F7F7F")
 
 
-def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
+def make_plan(datasets: Sequence[str], seeds: int) -> TrialPlan:
     plan = {}
     for dataset in datasets:
         methods: dict[str, Trial] = {"plain": {}, RARE: {"consensus_every": _as_rare_as(dataset, "power:1")}}
@@ -51,10 +51,10 @@ def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
 def _as_rare_as(dataset: str, compression: str) -> int:
     """Every how many steps plain consensus costs what a compressed one does at every step."""
     shapes = network_of(load(dataset), make_settings({"dataset": dataset})).shapes()
-    return round(PLAIN.payload(shapes, 4) / parse_compression(compression).payload(shapes, 4))
+    return round(parse_method("none").payload(shapes, 4) / parse_method(compression).payload(shapes, 4))
 
 
-def table(found: Found) -> dict[str, dict[str, Any]]:
+def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
     """Print what was found, and return it: by data set and method."""
     told: dict[str, dict[str, Any]] = {}
     for dataset, methods in found.items():
@@ -77,7 +77,7 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
             }
             told[dataset][name] = row
             print(
-                f"{name:19s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
+                f"{name:19s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                 f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {wire:12,.0f}  "
                 f"{row['fewer with headers']:7.1f}  {row['bytes']:11.3g}"
             )
@@ -95,7 +95,7 @@ def judge(dataset: str, rows: dict[str, Any]) -> None:
         print(f"  {name}: {100 * mean:+.2f} points (at least -{100 * WITHIN}: {verdict(mean >= -WITHIN)})")
 
 
-def draw(path: Path, found: Found) -> None:
+def draw(path: Path, found: FigureCurves) -> None:
     """Test accuracy, the mean over seeds, against all bytes sent until then: a panel for each data set."""
     from matplotlib.figure import Figure
 

@@ -11,7 +11,17 @@ import numpy as np
 from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.experiments.reproduction import Cache
-from gossamer.experiments.trials import Curve, Found, Plan, Trial, curve_of, final, interval, num_workers, trained
+from gossamer.experiments.trials import (
+    Curve,
+    FigureCurves,
+    Trial,
+    TrialPlan,
+    curve_of,
+    final,
+    interval,
+    num_workers,
+    train_to_end,
+)
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
@@ -20,11 +30,11 @@ AGENTS = 10
 WITHIN = 0.005  # of accuracy: half a point
 
 
-def run_all(folder: Path, plan: Plan) -> Found:
+def run_all(folder: Path, plan: TrialPlan) -> FigureCurves:
     """The curves of a plan by data set and method; see `measured`."""
     for dataset in dict.fromkeys(dataset for dataset, _, _ in plan):
         load(dataset)  # found or downloaded once, before the workers all ask for it
-    found: Found = {}
+    found: FigureCurves = {}
     with multiprocessing.get_context("spawn").Pool(num_workers()) as pool:
         curves = pool.imap(partial(measured, folder), plan.values())
         for number, ((dataset, method, seed), curve) in enumerate(zip(plan, curves, strict=True), start=1):
@@ -44,10 +54,10 @@ def measured(folder: Path, trial: Trial) -> Curve:
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
-        state = trained(start(load(settings.dataset, settings.seed), settings))
+        state = train_to_end(start(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
-        headers = PAYLOAD_OFFSET * told * (2 if settings.compression.kind == "power" else 1)
+        headers = PAYLOAD_OFFSET * told * settings.consensus_method.exchanges
         consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
@@ -58,7 +68,9 @@ def measured(folder: Path, trial: Trial) -> Curve:
         }
 
     # What a compression means may change while its name stays.
-    return Cache(folder).get(settings.model_dump(mode="json") | {"compression": repr(settings.compression)}, compute)
+    key = settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}
+    found: Curve = Cache(folder).get(key, compute)
+    return found
 
 
 def mean_of(curves: list[Curve], what: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.experiments.setup import CENTRALISED, STEP_SIZES
-from gossamer.experiments.trials import Curve, Found, Plan, Trial, points, stack, steps_of
+from gossamer.experiments.trials import Curve, FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from sending.runs import WITHIN, compared, verdict
 
 LENGTHS = {0.003: 300, 0.01: 150, 0.03: 100}  # adam's step sizes, and how many steps
@@ -20,7 +20,7 @@ LEVEL = 0.95  # of centralised adam's final accuracy
 SLOWER, FASTER = 1.3, 10.0  # at most so many times centralised adam's steps, so many times fewer than gd's
 
 
-def make_plan(datasets: Sequence[str], seeds: int) -> Plan:
+def make_plan(datasets: Sequence[str], seeds: int) -> TrialPlan:
     plan = {}
     for dataset in datasets:
         methods: dict[str, Trial] = {DESCENT: {**GD, "step_size": GD_SIZES[dataset]}}
@@ -41,7 +41,7 @@ def _named(method: str, size: float) -> str:
     return f"{method}, {size:g}"
 
 
-def table(found: Found) -> dict[str, dict[str, Any]]:
+def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
     """Print what was found, and return it: by data set and method."""
     told: dict[str, dict[str, Any]] = {}
     for dataset, methods in found.items():
@@ -61,7 +61,7 @@ def table(found: Found) -> dict[str, dict[str, Any]]:
                     row = _row(methods[name], whole, level)
                     told[dataset][f"{name}, to adam's {size:g}" if name == DESCENT else name] = row
                     print(
-                        f"{name:23s}  {100 * row['accuracy']:7.2f}   {points(*row['difference']):26s}  "
+                        f"{name:23s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                         f"{_counted(row['steps']):>13s}  {_counted(row['times'], 2):>15s}  {row['disagreement']:12.2e}"
                     )
             judge(told[dataset][_named(TRACKED, size)], steps_until(methods[DESCENT], level))

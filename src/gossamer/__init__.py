@@ -17,9 +17,11 @@ The code follows the pipeline of the paper:
     cli           the sub-commands joined
 and stands on
     errors        exceptions and warnings
+    choices       names that settings take, without what they stand for
     files         files read within bounds, written whole or not at all, locked, private
     machine       memory and file descriptors that this process may take
     generators    drivers of generators
+    array_types   names of array types
 """
 
 from importlib import import_module

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
-from gossamer.agents import MASKS
 from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import start
@@ -19,8 +18,10 @@ from gossamer.runs import directory
 from gossamer.runs.advice import warn_before
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
+from gossamer.runs.options import Options
+from gossamer.runs.records import Record, Summary
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Record, Run, baseline_settings, disagreement_of, go_on
+from gossamer.runs.training import Hooks, Run, baseline_settings, disagreement_of, go_on
 
 HooksFor = Callable[[str, int, int], Hooks]  # of a model's name, its first step and its last
 
@@ -30,7 +31,7 @@ class Result:
     """A finished (or interrupted) comparison: the distributed run, the references, and the summary of `--json`."""
 
     run: Run
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
     baseline_histories: dict[str, list[Record]] = field(default_factory=dict)
 
     @property
@@ -57,7 +58,7 @@ def train(
     progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
     begin: directory.Begin = start,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
@@ -200,10 +201,10 @@ def _final(state: Run) -> Scores:
 
 
 def _masks_of(record: Record) -> Scores:
-    return {mask: record[mask] for mask in MASKS}
+    return {"train": record["train"], "validation": record["validation"], "test": record["test"]}
 
 
-def _summary(state: Run) -> dict[str, Any]:
+def _summary(state: Run) -> Summary:
     """The object of `--json`, without the references."""
     final, apart = _final(state), disagreement_of(state)  # for which all hosts are needed
     if not state.engine.leads:

@@ -1,33 +1,57 @@
-"""The command `gossamer`: its sub-commands joined, with the options and warnings that all share."""
+"""The command `gossamer`: its sub-commands, each imported when it is chosen, and the options and warnings of all."""
 
 import warnings
-from importlib.metadata import version
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from gossamer.commands import cluster, keys, launch, peer, predict, reproduce, shard, topology, train
-from gossamer.commands.common import err
+from gossamer.commands.common import print_warning
 from gossamer.errors import GossamerWarning
-from gossamer.report import terminal
 
-app = typer.Typer(
+COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --help imports none of them
+    "train": "Train a graph convolutional network across agents, simulated on this machine.",
+    "predict": "Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.",
+    "topology": "Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap "
+    "takes.",
+    "launch": "Train with one process an agent on this machine, over encrypted loopback connections.",
+    "cluster": "Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.",
+    "shard": "Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.",
+    "keys": "Make a key pair: the public key goes to whoever cuts the shards, the secret one stays on this machine.",
+    "peer": "Train one agent with its neighbours, which run elsewhere.",
+    "reproduce": "Reproduce the paper's figures and tables, and check its claims one by one.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are placeholders until one is chosen."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+
+def _typer(**options: Any) -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, **options)
+
+
+def load_command(name: str) -> Any:
+    """Import a sub-command."""
+    module = import_module(f"gossamer.commands.{name}")
+    single = _typer()
+    single.command(name, epilog=module.EXAMPLES)(getattr(module, name))
+    return typer.main.get_command(single)
+
+
+app = _typer(
+    cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train graph neural networks across agents that talk only to their neighbours.",
 )
-app.command(epilog=train.EXAMPLES)(train.train)
-app.command(epilog=predict.EXAMPLES)(predict.predict)
-app.command(epilog=topology.EXAMPLES)(topology.topology)
-app.command(epilog=launch.EXAMPLES)(launch.launch)
-app.command(epilog=cluster.EXAMPLES)(cluster.cluster)
-app.command(epilog=shard.EXAMPLES)(shard.shard)
-app.command(epilog=keys.EXAMPLES)(keys.keys)
-app.command(epilog=peer.EXAMPLES)(peer.peer)
-app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def main() -> None:
@@ -38,11 +62,13 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-    err.print(f"[yellow]warning:[/] {terminal.escape(str(message))}", highlight=False)
+    print_warning(str(message))
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(version("gossamer"))
         raise typer.Exit
 
@@ -50,7 +76,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def callback(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import FileLock, Timeout
-
 from gossamer.errors import FileError, GossamerError
 from gossamer.machine import as_size
 
@@ -132,6 +130,8 @@ def lock_folder(folder: Path, work: str) -> Iterator[None]:
 
     The system frees the lock when the process ends, however it does. The same thread may take it again.
     """
+    from filelock import FileLock, Timeout  # here, because commands that lock nothing need not wait for it
+
     path = folder / LOCK
     lock = FileLock(path, timeout=0, mode=PRIVATE, is_singleton=True)
     try:

@@ -15,9 +15,10 @@ from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.advice import warn_before
 from gossamer.runs.deployment import Progress
+from gossamer.runs.records import Record
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors, read_tensors
-from gossamer.runs.training import Record, Run, stationarity, with_weights
+from gossamer.runs.training import Run, stationarity, with_weights
 
 
 def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> Run:
@@ -50,10 +51,18 @@ def _history(state: Run, folders: list[Path]) -> list[Record]:
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]
-        unknown = {"disagreement": math.nan, "stationarity": math.nan, "best_stationarity": math.nan}
-        history.append({"step": records[0]["step"], **scores(sums, classes), **unknown})
-    history[-1] |= {
-        "disagreement": disagreement(state.host.params),
-        "stationarity": stationarity(state.host, state.engine),
-    }
+        found = scores(sums, classes)
+        history.append(
+            {
+                "step": records[0]["step"],
+                "train": found["train"],
+                "validation": found["validation"],
+                "test": found["test"],
+                "disagreement": math.nan,
+                "stationarity": math.nan,
+                "best_stationarity": math.nan,
+            }
+        )
+    history[-1]["disagreement"] = disagreement(state.host.params)
+    history[-1]["stationarity"] = stationarity(state.host, state.engine)
     return history

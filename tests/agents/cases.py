@@ -11,9 +11,10 @@ from oracles.whole_graph import Problem
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents import Host, Inbox, Outbox, Training, make_host, make_rule
-from gossamer.agents.consensus.compression import parse_compression
+from gossamer.agents import Host, Inbox, Outbox, TrainingOptions, make_host, make_rule
+from gossamer.agents.consensus import parse_method
 from gossamer.agents.row_codecs import ROW_CODECS
+from gossamer.agents.rules import UpdateRule
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift
@@ -45,10 +46,13 @@ class Case:
         hosting: np.ndarray | None = None,
         compress: str = "none",
         boundary_bits: int = 0,
+        update_rule: UpdateRule | None = None,
         **training: Any,
     ) -> Host:
-        training = {"row_codec": ROW_CODECS[boundary_bits], **training}
-        how = Training(make_rule(rule), step_size, seed=seed, compression=parse_compression(compress), **training)
+        training = {"row_codec": ROW_CODECS.get(f"quantised-{boundary_bits}"), **training}
+        how = TrainingOptions(
+            update_rule or make_rule(rule), step_size, seed=seed, consensus=parse_method(compress), **training
+        )
         return make_host(
             self.graph,
             self.shift,
@@ -128,7 +132,7 @@ def make_case(
     gcn = "one" if order == 1 else "monomial"
     name = {"gcn": gcn, "polynomial": "monomial", "mlp": "none"}.get(kind, kind)
     layers = [(name, order, activation)] * (num_layers - 1) + [(name, order, "identity")]
-    C = topology.metropolis(topology.ring(M) | topology.needed(shared_edges(graph, owner, M)))
+    C = topology.metropolis_weights(topology.ring(M) | topology.needed_links(shared_edges(graph, owner, M)))
     problem = Problem(
         torch.tensor(D.toarray()),
         torch.tensor(features),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.model.gather import Edgewise
-from gossamer.model.layers import ACTIVATIONS, Choice, Input, Kind, Outputs, Parameter, Weights
+from gossamer.model.layers import ACTIVATIONS, Input, LayerKind, LayerOptions, Outputs, Parameter, Weights
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def _rows(parameter: Tensor, agent: Tensor, ndim: int) -> Tensor:
     return rows if ndim == 2 else rows[:, None, :]
 
 
-def make(how: Choice) -> Maximum:
+def make(how: LayerOptions) -> Maximum:
     return Maximum(how.inputs, how.outputs, how.activation, how.dropout)
 
 
-KIND = Kind(make)
+KIND = LayerKind(make)
 
 
 def whole_graph(D: Tensor, X: Tensor, owner: Tensor, params: dict[str, Tensor], activations: list[str]) -> Tensor:

@@ -1,17 +1,18 @@
 """Mini-batches of time steps: exact and unbiased gradients, the same at every hosting; chunks change nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from agents.cases import M, make_case
+from agents.cases import Case, M, make_case
 from agents.test_hosting import GROUPINGS, stacked
 from oracles.whole_graph import loss, outputs
 
 from gossamer.agents import Host, loss_gradient, training_step
-from gossamer.agents.batches import chunks, mini_batch
-from gossamer.agents.counter_rng import drawn_order
+from gossamer.agents.batches import draw_mini_batch, split_chunks
+from gossamer.agents.counter_rng import draw_order
 from gossamer.agents.measures import evaluate
 from gossamer.engines.simulation import Simulation, run, run_together
 from gossamer.errors import GossamerError
@@ -24,9 +25,10 @@ OPTIONS = [
 ]
 
 
-def columns_of(host: Host, case) -> np.ndarray:
-    """The time steps of the data that the host's next training step takes, told by their features."""
-    on = mini_batch(host)
+def columns_of(host: Host, case: Case) -> np.ndarray:
+    """The time steps of the data that the host's next training step takes, found by their features."""
+    on = draw_mini_batch(host)
+    assert case.graph.batch is not None
     rows = case.graph.features[on.plan.layers[0].inputs]
     there = [t for t in range(case.graph.batch) if any(np.array_equal(rows[:, t], f) for f in on.features.unbind(1))]
     assert len(there) == on.features.shape[1]
@@ -35,7 +37,7 @@ def columns_of(host: Host, case) -> np.ndarray:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("step", [0, 1, 4])
-def test_a_mini_batch_gradient_is_autograd_of_its_columns(options: dict, step: int) -> None:
+def test_a_mini_batch_gradient_is_autograd_of_its_columns(options: dict[str, Any], step: int) -> None:
     case = make_case(batch=9, **options)
     T = int(case.graph.train.any(0).sum())
     host = replace(case.host(batch=2), step=step)
@@ -47,7 +49,7 @@ def test_a_mini_batch_gradient_is_autograd_of_its_columns(options: dict, step: i
     y = outputs(case.problem, leaves, biases, step)
     each = ((y - case.problem.targets) ** 2).mean(-1)
     expected = each[case.problem.labelled & drawn].sum() / (int(case.problem.labelled.sum()) * 2 / T)
-    value, gradient = run(loss_gradient(host, mini_batch(host)))
+    value, gradient = run(loss_gradient(host, draw_mini_batch(host)))
     torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=0)
     for index, reference in enumerate(torch.autograd.grad(expected, leaves)):
         torch.testing.assert_close(gradient[f"layer.{index}.weight"], reference, rtol=1e-10, atol=1e-13)
@@ -63,7 +65,7 @@ def test_the_gradients_of_an_epoch_average_to_the_whole_one(receptive_field: boo
     torch.testing.assert_close(whole, loss(case.problem, case.weights(host)), rtol=1e-12, atol=0)
     for epoch in (0, 3):
         steps = range(epoch * T // b, (epoch + 1) * T // b)
-        found = [run(loss_gradient(at, mini_batch(at))) for at in (replace(host, step=t) for t in steps)]
+        found = [run(loss_gradient(at, draw_mini_batch(at))) for at in (replace(host, step=t) for t in steps)]
         torch.testing.assert_close(sum(value for value, _ in found) / len(found), whole, rtol=1e-12, atol=0)
         for name, reference in expected.items():
             mean = sum(gradient[name] for _, gradient in found) / len(found)
@@ -80,7 +82,7 @@ def test_an_epoch_draws_no_time_step_twice_and_the_next_one_another_order() -> N
     for epoch in epochs:
         drawn = np.concatenate(epoch)
         assert len(np.unique(drawn)) == len(drawn) == 3 * steps
-        assert case.graph.train.any(0)[drawn].all()
+        assert np.asarray(case.graph.train.any(0))[drawn].all()
     assert len({tuple(np.concatenate(epoch)) for epoch in epochs}) == 4
     other = case.host(batch=3, seed=4)
     assert any((columns_of(replace(other, step=s), case) != epochs[0][s]).any() for s in range(steps))
@@ -89,7 +91,7 @@ def test_an_epoch_draws_no_time_step_twice_and_the_next_one_another_order() -> N
 def test_every_time_step_is_drawn_equally_often() -> None:
     counts = torch.zeros(7)
     for epoch in range(7000):
-        counts[drawn_order(7, seed=5, epoch=epoch)[:2]] += 1
+        counts[draw_order(7, seed=5, epoch=epoch)[:2]] += 1
     assert (counts / 2000 - 1).abs().max() < 0.08
 
 
@@ -107,7 +109,7 @@ def test_a_batch_of_all_time_steps_is_the_whole_pass() -> None:
 @pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("chunk", [1000, 2])
-def test_hosting_parity_with_mini_batches(grouping, options: dict, chunk: int) -> None:
+def test_hosting_parity_with_mini_batches(grouping: list[list[int]], options: dict[str, Any], chunk: int) -> None:
     case = make_case(batch=9, **options)
     one = case.host(rule="momentum", step_size=0.02, batch=3)
     many = [replace(case.host(group, rule="momentum", step_size=0.02, batch=3), chunk=chunk) for group in grouping]
@@ -130,11 +132,11 @@ def test_stationarity_is_that_of_all_training_examples() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_chunks_give_what_the_whole_gives(options: dict, chunk: int) -> None:
+def test_chunks_give_what_the_whole_gives(options: dict[str, Any], chunk: int) -> None:
     case = make_case(batch=7, **options)
     host = case.host()
     cut = replace(host, chunk=chunk)
-    assert len(list(chunks(cut, cut.full_pass))) == -(-7 // chunk)
+    assert len(list(split_chunks(cut, cut.full_pass))) == -(-7 // chunk)
     whole, sums = run(evaluate(host))
     found, found_sums = run(evaluate(cut))
     torch.testing.assert_close(found, whole, rtol=1e-12, atol=1e-14)

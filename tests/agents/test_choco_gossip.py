@@ -1,4 +1,6 @@
-"""Public copies: the textbook's recursion with every agent's copies, and no error that stays."""
+"""CHOCO-Gossip: the recursion of its paper with every agent's copies, and no error that stays."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,21 +10,22 @@ from torch import Tensor
 
 from gossamer import topology
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 
 
 def rounded(change: np.ndarray, bits: int) -> np.ndarray:
     """Each row's nearest multiples of the smallest power of 2^(1/4) that is large enough."""
     levels = 2 ** (bits - 1) - 1
     scale = 2.0 ** (np.ceil(4 * np.log2(np.abs(change).max(-1, keepdims=True) / levels)) / 4)
-    return np.round(change / scale) * scale
+    found: np.ndarray = np.round(change / scale) * scale
+    return found
 
 
-def largest(change: np.ndarray, share: float) -> np.ndarray:
+def largest(change: np.ndarray, fraction: float) -> np.ndarray:
     flat = change.reshape(-1)
     kept = np.zeros_like(flat)
-    places = np.argsort(-np.abs(flat))[: int(np.ceil(share * flat.size))]
-    kept[places] = flat[places]
+    positions = np.argsort(-np.abs(flat))[: int(np.ceil(fraction * flat.size))]
+    kept[positions] = flat[positions]
     return kept.reshape(change.shape)
 
 
@@ -36,7 +39,9 @@ def largest(change: np.ndarray, share: float) -> np.ndarray:
         ("choco:topk=0.2,gamma=0.3", lambda change: largest(change, 0.2), 0.3),
     ],
 )
-def test_rounds_equal_the_textbooks(compress: str, compressed, gamma: float) -> None:
+def test_rounds_equal_the_papers_recursion(
+    compress: str, compressed: Callable[[np.ndarray], np.ndarray], gamma: float
+) -> None:
     """x^_k += compress(psi_k - x^_k), w_k = psi_k + gamma sum_z C_kz (x^_z - x^_k), with all copies kept."""
     psi = drawn(5)
     gossip = Gossip(compress, RING, psi)
@@ -54,26 +59,26 @@ def test_rounds_equal_the_textbooks(compress: str, compressed, gamma: float) -> 
         psi = {name: part + 0.1 * torch.randn(part.shape, generator=random) for name, part in psi.items()}
 
 
-def test_random_places_are_the_right_share_other_ones_each_time_and_the_same_for_all() -> None:
+def test_random_positions_are_the_right_fraction_others_each_time_and_the_same_for_all() -> None:
     psi = drawn(5)
     gossip = Gossip("choco:randk=0.3", RING, psi)
     seen: list[Tensor] = []
     for _ in range(4):
-        before = gossip.memory["copy.powers"].clone()
+        before = gossip.state["copy.powers"].clone()
         gossip(psi)
-        copy = gossip.memory["copy.powers"]
-        told = copy != before
-        assert torch.equal(copy[told], psi["powers"][told])
-        assert (told == told[0]).all() or len(seen) > 0  # later, a place may be told what it was told before
-        seen.append(told[0])
+        copy = gossip.state["copy.powers"]
+        sent = copy != before
+        assert torch.equal(copy[sent], psi["powers"][sent])
+        assert (sent == sent[0]).all() or len(seen) > 0  # later, an entry may be sent as it was before
+        seen.append(sent[0])
     assert int(seen[0].sum()) == 22  # of 72
     assert not torch.equal(seen[0], seen[1])
     again = Gossip("choco:randk=0.3", RING, psi)
     again(psi)
-    assert torch.equal(again.memory["copy.powers"][0] != 0, seen[0])
+    assert torch.equal(again.state["copy.powers"][0] != 0, seen[0])
     other = Gossip("choco:randk=0.3", RING, psi, seed=1)
     other(psi)
-    assert not torch.equal(other.memory["copy.powers"][0] != 0, seen[0])
+    assert not torch.equal(other.state["copy.powers"][0] != 0, seen[0])
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.4])

@@ -4,28 +4,28 @@ import numpy as np
 import torch
 from oracles.whole_graph import dropout_mask, splitmix
 
-from gossamer.agents.counter_rng import column_entropy, initial_normal, keep, key, row_entropy
+from gossamer.agents.counter_rng import derive_key, draw_dropout_mask, draw_normal, hash_columns, hash_rows
 
 
-def words(rows: int, columns: int) -> torch.Tensor:
-    return row_entropy(torch.arange(rows))[:, None] + column_entropy(torch.arange(columns))
+def counters(rows: int, columns: int) -> torch.Tensor:
+    return hash_rows(torch.arange(rows))[:, None] + hash_columns(torch.arange(columns))
 
 
 def test_key_and_mask_equal_the_scalar_reference() -> None:
-    assert key(5, 2**40, 3) == splitmix(5, 2**40, 3)
+    assert derive_key(5, 2**40, 3) == splitmix(5, 2**40, 3)
     for step, dropout in ((0, 0.5), (7, 0.1), (123, 0.9)):
-        found = keep(words(40, 11), 9, step, 1, dropout)
+        found = draw_dropout_mask(counters(40, 11), 9, step, 1, dropout)
         torch.testing.assert_close(found.double(), dropout_mask((40, 11), 9, step, 1, dropout), rtol=0, atol=0)
 
 
 def test_rates_rows_columns_steps_and_layers() -> None:
     """Share kept, and correlation between neighbours in every direction, within five standard deviations."""
     rows, columns = 600, 500
-    w = words(rows, columns)
+    w = counters(rows, columns)
     for dropout in (0.1, 0.5, 0.8):
-        share = [float(keep(w, 0, t, 0, dropout).double().mean()) for t in range(20)]
+        share = [float(draw_dropout_mask(w, 0, t, 0, dropout).double().mean()) for t in range(20)]
         assert abs(np.mean(share) - (1 - dropout)) < 5 * np.sqrt(dropout * (1 - dropout) / (20 * rows * columns))
-    signs = [keep(w, 0, t, layer, 0.5).double() * 2 - 1 for t, layer in ((0, 0), (1, 0), (2, 0), (0, 1))]
+    signs = [draw_dropout_mask(w, 0, t, layer, 0.5).double() * 2 - 1 for t, layer in ((0, 0), (1, 0), (2, 0), (0, 1))]
     bound = 5 / np.sqrt(rows * columns * 0.9)
     for other in signs[1:]:
         assert abs(float((signs[0] * other).mean())) < bound
@@ -39,9 +39,9 @@ def test_rates_rows_columns_steps_and_layers() -> None:
 
 
 def test_initial_weights_depend_on_seed_agent_and_layer_alone() -> None:
-    first = initial_normal((50, 40), 1, 2, 3)
-    torch.testing.assert_close(first, initial_normal((50, 40), 1, 2, 3), rtol=0, atol=0)
+    first = draw_normal((50, 40), 1, 2, 3)
+    torch.testing.assert_close(first, draw_normal((50, 40), 1, 2, 3), rtol=0, atol=0)
     for other in ((2, 2, 3), (1, 3, 3), (1, 2, 4)):
-        assert (initial_normal((50, 40), *other) - first).abs().min() > 0
+        assert (draw_normal((50, 40), *other) - first).abs().min() > 0
     assert abs(float(first.mean())) < 5 / np.sqrt(2000)
     assert abs(float(first.std()) - 1) < 0.1

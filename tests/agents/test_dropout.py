@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gossamer.agents import dropout
-from gossamer.agents.counter_rng import column_entropy, keep, row_entropy
+from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns, hash_rows
 
-OF = (3, 5, 1)  # seed, step, layer
+KEY = (3, 5, 1)  # seed, step, layer
 
 
 @pytest.mark.parametrize("shape", [(50, 6), (50, 4, 6), (300,), (0, 6)])
@@ -14,12 +14,12 @@ OF = (3, 5, 1)  # seed, step, layer
 def test_pieces_change_nothing(shape: tuple[int, ...], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dropout, "PIECE", piece)
     x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    words = row_entropy(torch.arange(shape[0])).view(-1, *[1] * (len(shape) - 1))
+    counters = hash_rows(torch.arange(shape[0])).view(-1, *[1] * (len(shape) - 1))
     if len(shape) == 3:
-        words = words + row_entropy(torch.arange(shape[1]))[None, :, None]
-    whole = words + column_entropy(torch.arange(shape[-1])) if len(shape) > 1 else words
-    mask = keep(whole, *OF, 0.25).double() / 0.75
-    drop = dropout.Drop(words, 0.25, OF)
+        counters = counters + hash_rows(torch.arange(shape[1]))[None, :, None]
+    whole = counters + hash_columns(torch.arange(shape[-1])) if len(shape) > 1 else counters
+    mask = draw_dropout_mask(whole, *KEY, 0.25).double() / 0.75
+    drop = dropout.Drop(counters, 0.25, KEY)
     found = drop(x)
     torch.testing.assert_close(found, x * mask, rtol=1e-15, atol=0)
     g = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

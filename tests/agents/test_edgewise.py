@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +10,17 @@ import torch
 from agents.cases import Case, M, make_case, watched
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
-from peers.training import check, deployed, in_threads, simulated
+from peers.harness import check, deployed, in_threads, simulated
 
-from gossamer.agents import Host, loss_gradient, training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents import Host, Outbox, loss_gradient, training_step
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
 from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
 from gossamer.model.layers import LAYERS
 from gossamer.model.losses import losses
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.runs.deployment import host_of
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
@@ -37,7 +38,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LAYERS, "maximum", KIND)
 
 
-def problem(options: dict) -> Case:
+def problem(options: dict[str, Any]) -> Case:
     return make_case(kind="maximum", **options)
 
 
@@ -53,7 +54,7 @@ def reference(case: Case, host: Host) -> tuple[torch.Tensor, dict[str, torch.Ten
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("grouping", [[list(range(M))], *GROUPINGS], ids=str)
-def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options: dict) -> None:
+def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options: dict[str, Any]) -> None:
     case = problem(options)
     hosts = [case.host(group) for group in grouping]
     loss, expected = reference(case, case.host())
@@ -67,7 +68,7 @@ def test_gradients_equal_whole_graph_autograd(grouping: list[list[int]], options
 
 @pytest.mark.parametrize("joined_hosts", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_hosting_changes_nothing(options: dict, joined_hosts: bool) -> None:
+def test_hosting_changes_nothing(options: dict[str, Any], joined_hosts: bool) -> None:
     case = problem({**options, "dropout": 0.3})
     grouping = GROUPINGS[2]
     hosting = np.empty(M, dtype=np.int64)
@@ -96,7 +97,7 @@ def test_quantised_rows_are_the_same_at_every_hosting() -> None:
 
 def test_peers_over_encrypted_sockets_end_with_the_simulations_weights(tmp_path: Path) -> None:
     deployment, settings = deployed(layers="maximum", update="momentum", step_size=0.02, dropout=0.3, steps=20)
-    folders = write_shards(tmp_path, deployment, settings)
+    folders = write_local_shards(tmp_path, deployment, settings)
     assert in_threads(folders) == []
     check(folders, simulated(deployment, settings))
 
@@ -105,8 +106,8 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
     deployment, settings = deployed(layers="maximum", update="gd", steps=3)
     sent: Counter[str] = Counter()
 
-    def note(outbox) -> None:
-        sent[str(outbox.phase)] += sum(joined(m).numel() * 8 for m in outbox.messages.values())
+    def note(outbox: Outbox) -> None:
+        sent[str(outbox.phase)] += sum(join_parts(m).numel() * 8 for m in outbox.messages.values())
 
     hosts = [host_of(deployment, settings, [k]) for k in range(deployment.num_agents)]
     run_together([watched(training_step(host), note) for host in hosts])
@@ -123,10 +124,10 @@ def test_a_link_carries_each_needed_source_once() -> None:
     case = problem({"num_layers": 1})
     sent: dict[tuple[int, int], int] = {}
 
-    def note(outbox) -> None:
+    def note(outbox: Outbox) -> None:
         if outbox.phase == "forward":
             for link, message in outbox.messages.items():
-                sent[tuple(link)] = len(joined(message))
+                sent[link.sender, link.receiver] = len(join_parts(message))
 
     run_together([watched(evaluate(case.host([k])), note) for k in range(M)])
     entries = case.shift.tocoo()

@@ -1,5 +1,7 @@
 """Every agent's gradient equals whole-graph autograd of L with respect to w_k (eq. (12))."""
 
+from typing import Any
+
 import pytest
 import torch
 from agents.cases import M, make_case
@@ -34,17 +36,17 @@ CASES = [
 
 @pytest.mark.parametrize("options", CASES, ids=lambda o: "-".join(str(v) for v in o.values()))
 @pytest.mark.parametrize("seed", [0, 1])
-def test_gradient_is_exact(options: dict, seed: int) -> None:
+def test_gradient_is_exact(options: dict[str, Any], seed: int) -> None:
     case = make_case(**options, seed=seed)
     host = case.host()
-    if host.network.layers[0].bias:
+    if case.network.layers[0].bias:
         for index in range(len(host.network.layers)):
             host.params[f"layer.{index}.bias"].normal_(generator=torch.Generator().manual_seed(index))
     expected = gradients(case.problem, case.weights(host), case.biases(host), step=0)
     value, gradient = run(loss_gradient(host))
     torch.testing.assert_close(value, loss(case.problem, case.weights(host), case.biases(host), 0), rtol=1e-12, atol=0)
     names = [f"layer.{i}.weight" for i in range(len(case.problem.layers))]
-    if host.network.layers[0].bias:
+    if case.network.layers[0].bias:
         names += [f"layer.{i}.bias" for i in range(len(case.problem.layers))]
     assert list(gradient) == list(host.params)
     for name, reference in zip(names, expected, strict=True):
@@ -63,7 +65,7 @@ def test_agents_without_labels_have_gradients_and_an_empty_agent_has_none() -> N
 
 
 @pytest.mark.parametrize("options", CASES[:18:4] + CASES[18:], ids=lambda o: "-".join(str(v) for v in o.values()))
-def test_inference_equals_the_whole_graph(options: dict) -> None:
+def test_inference_equals_the_whole_graph(options: dict[str, Any]) -> None:
     """Eq. (5)-(7): every vertex's output, dropout off."""
     case = make_case(**options)
     host = case.host()

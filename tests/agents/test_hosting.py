@@ -1,24 +1,28 @@
 """A hosting never changes the result: all agents on one host, one on each, and any mixture."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from agents.cases import COMPRESSIONS, M, make_case, watched
 
-from gossamer.agents import Phase, training_step
+from gossamer.agents import Host, Outbox, Phase, training_step
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.engines.simulation import run, run_together
 
 GROUPINGS = [[[k] for k in range(M)], [[0, 1], [2, 3, 4]], [[0, 4], [1], [2, 3]], [[3, 1, 4], [2, 0]]]
 
 
-def stacked(hosts) -> dict[str, torch.Tensor]:
+def stacked(hosts: Sequence[Host]) -> dict[str, torch.Tensor]:
     """All hosts' weights in agent order."""
     order = np.argsort([k for host in hosts for k in host.agents])
     return {name: torch.cat([host.params[name] for host in hosts])[order.copy()] for name in hosts[0].params}
 
 
-def assert_same_outputs(one, many) -> None:
+def assert_same_outputs(one: Host, many: Sequence[Host]) -> None:
     """Every vertex has the same output on one host as on many."""
     whole, _ = run(evaluate(one))
     by_vertex = torch.empty_like(whole)
@@ -40,7 +44,7 @@ def assert_same_outputs(one, many) -> None:
     ],
     ids=str,
 )
-def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
+def test_hosting_parity(grouping: list[list[int]], rule: str, eta: float, options: dict[str, Any]) -> None:
     case = make_case(**options)
     one = case.host(rule=rule, step_size=eta, consensus_every=2)
     many = [case.host(group, rule=rule, step_size=eta, consensus_every=2) for group in grouping]
@@ -60,8 +64,8 @@ def test_hosting_parity(grouping, rule: str, eta: float, options: dict) -> None:
     [(GROUPINGS[0], False), (GROUPINGS[2], False), (GROUPINGS[1], True), (GROUPINGS[3], True)],
     ids=["each alone", "links of agents", "links of hosts", "links of hosts in any order"],
 )
-def test_hosting_parity_of_consensus(grouping, joined: bool, compress: str) -> None:
-    """With links between hosts too, where a host hears once what several of its agents need.
+def test_hosting_parity_of_consensus(grouping: list[list[int]], joined: bool, compress: str) -> None:
+    """With links between hosts too, where a host receives once what several of its agents need.
 
     Agents that start from the same weights have links without a difference.
     """
@@ -69,7 +73,13 @@ def test_hosting_parity_of_consensus(grouping, joined: bool, compress: str) -> N
     hosting = np.empty(M, dtype=np.int64)
     for number, group in enumerate(grouping):
         hosting[group] = number
-    options = {"rule": "adam", "track": True, "same_initial": True, "consensus_every": 2, "compress": compress}
+    options: dict[str, Any] = {
+        "rule": "adam",
+        "track": True,
+        "same_initial": True,
+        "consensus_every": 2,
+        "compress": compress,
+    }
     one = case.host(step_size=0.01, **options)
     many = [case.host(group, step_size=0.01, hosting=hosting if joined else None, **options) for group in grouping]
     for _ in range(10):
@@ -98,8 +108,8 @@ def test_messages_go_where_two_agents_share_an_edge_and_nowhere_else() -> None:
     hosts = [case.host([k]) for k in range(M)]
     seen: dict[Phase, set[tuple[int, int]]] = {phase: set() for phase in Phase}
 
-    def note(outbox) -> None:
-        seen[outbox.phase] |= {tuple(link) for link in outbox.messages}
+    def note(outbox: Outbox) -> None:
+        seen[outbox.phase] |= {(link.sender, link.receiver) for link in outbox.messages}
 
     run_together([watched(training_step(host), note) for host in hosts])
     trained = set(seen[Phase.FORWARD])
@@ -119,7 +129,7 @@ def test_only_weighted_vectors_leave_an_agent() -> None:
     generators = [training_step(case.host([k])) for k in range(M)]
     for generator in generators:
         outbox = next(generator)
-        assert {part.shape[1] for part in outbox.messages.values()} <= {case.network.layers[0].outputs}
+        assert {join_parts(part).shape[1] for part in outbox.messages.values()} <= {case.network.layers[0].outputs}
         generator.close()
 
 

@@ -1,4 +1,4 @@
-"""D_kz = R_kz S_kz with as many rows as the structural rank, computed alike at both ends."""
+"""D_kz = R_kz S_kz with as many rows as the structural rank, computed alike at both endpoints."""
 
 import numpy as np
 from hypothesis import given
@@ -7,10 +7,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import structural_rank
 
 from gossamer.agents import Link, factor
-from gossamer.agents.links import _numbered
+from gossamer.agents.links import _number
 
 
-def cross_edges(seed: int, n: int, m: int, density: float):
+def cross_edges(seed: int, n: int, m: int, density: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     owner = random.integers(0, m, n)
     D = random.standard_normal((n, n)) * (random.random((n, n)) < density)
@@ -43,7 +43,7 @@ def test_rows_are_exact_and_fewest(seed: int, n: int, m: int, density: float) ->
 
 
 @given(st.integers(0, 10**6), st.integers(2, 40), st.integers(2, 5))
-def test_each_end_computes_the_same_plan_alone(seed: int, n: int, m: int) -> None:
+def test_each_endpoint_computes_the_same_plan_alone(seed: int, n: int, m: int) -> None:
     """One link at a time, its edges in any order, gives the rows of the joint call."""
     owner, D, i, j = cross_edges(seed, n, m, 0.2)
     joint = factor(i, j, D[i, j], owner[i], owner[j])
@@ -78,9 +78,9 @@ def test_no_cross_edges_give_no_links() -> None:
 
 
 @given(st.lists(st.integers(0, 2**62 - 1) | st.integers(0, 5), max_size=30))
-def test_keys_are_numbered_in_ascending_order(keys: list[int]) -> None:
+def test_keys_are_number_in_ascending_order(keys: list[int]) -> None:
     array = np.array(keys, dtype=np.int64)
-    distinct, number, order = _numbered(array)
+    distinct, number, order = _number(array)
     assert distinct.tolist() == sorted(set(keys))
     np.testing.assert_array_equal(distinct[number], array)
     np.testing.assert_array_equal(array[order], np.sort(array))

@@ -11,11 +11,13 @@ from gossamer.agents.layout import make_layout
 from gossamer.agents.plan import receptive_fields
 from gossamer.agents.share import make_share, make_whole
 from gossamer.model.gather import Monomial
+from gossamer.model.sparse import Operator
 
 
-def dense(operator) -> np.ndarray:
+def dense(operator: Operator) -> np.ndarray:
     parts = (operator.values.numpy(), operator.pattern.columns.numpy(), operator.pattern.offsets.numpy())
-    return sparse.csr_array(parts, shape=operator.shape).toarray()
+    found: np.ndarray = sparse.csr_array(parts, shape=operator.shape).toarray()
+    return found
 
 
 def test_fields_follow_the_nonzero_entries_backwards() -> None:
@@ -37,7 +39,8 @@ def test_a_layout_is_the_operator_in_row_order(agents: list[int], shuffled: bool
     entries = share.entries
     if shuffled:
         order = np.random.default_rng(0).permutation(len(entries[0]))
-        entries = tuple(part[order] for part in entries)
+        i, j, values = entries
+        entries = i[order], j[order], values[order]
     layout = make_layout(entries, share.owner, agents, torch.float64)
     rows = share.vertices[layout.vertices]
     expected = [i for k in agents for i in range(len(case.owner)) if case.owner[i] == k]

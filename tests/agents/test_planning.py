@@ -1,4 +1,4 @@
-"""Sites that pool nothing plan, by messages between neighbours, what a cutter of the whole graph would cut."""
+"""Sites that do not pool their data plan, by messages between neighbours, the shares of the whole graph."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -10,7 +10,7 @@ from agents.cases import Case, make_case, watched
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents.exchange import Outbox
+from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, plan_site, planned_shapes
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.assignment import shared_edges
@@ -57,7 +57,7 @@ def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | N
 
 
 def links_of(case: Case) -> np.ndarray:
-    return topology.needed(shared_edges(case.graph, case.owner, M))
+    return topology.needed_links(shared_edges(case.graph, case.owner, M))
 
 
 def assert_same(found: Share, expected: Share) -> None:
@@ -89,10 +89,10 @@ def assert_same(found: Share, expected: Share) -> None:
     ],
     ids=str,
 )
-def test_sites_plan_the_shares_that_a_cutter_cuts(how: dict[str, Any]) -> None:
+def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
     case = make_case(**how)
     links = links_of(case)
-    C = topology.metropolis(links)
+    C = topology.metropolis_weights(links)
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.gather for layer in case.network.layers]
@@ -104,7 +104,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
     case = make_case()
     owner = np.minimum(np.arange(24) // 6, M - 1)  # a path, if edges between distant blocks are dropped
     near = abs(owner[case.graph.edges[:, 0]] - owner[case.graph.edges[:, 1]]) <= 1
-    case = replace(case, graph=case.graph.restricted_to(near), owner=owner)
+    case = replace(case, graph=case.graph.restrict_to(near), owner=owner)
     found = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
     assert [apart for _, apart in found] == [M - 1] * M
 
@@ -112,7 +112,7 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
 def test_a_given_row_of_c_is_used_as_it_is() -> None:
     case = make_case()
     links = links_of(case)
-    C = topology.uniform(links)
+    C = topology.max_degree_weights(links)
     for k, (share, _) in enumerate(run_together([plan_site(s) for s in sites(case, "normalized", links, C)])):
         np.testing.assert_array_equal(share.combination, C[[k]])
 
@@ -121,7 +121,11 @@ def test_every_exchange_expects_what_was_announced() -> None:
     case = make_case(order=2)
     seen: dict[int, list[Any]] = {k: [] for k in range(M)}
     planned = sites(case, "normalized", links_of(case))
-    run_together([watched(plan_site(site), lambda box, k=site.agent: seen[k].append(box.expected)) for site in planned])
+
+    def note_for(k: int) -> Callable[[Outbox], None]:
+        return lambda box: seen[k].append(box.expected)
+
+    run_together([watched(plan_site(site), note_for(site.agent)) for site in planned])
     for site in planned:
         assert seen[site.agent] == planned_shapes(site)
 
@@ -143,22 +147,22 @@ def test_neighbours_that_mean_another_run_are_named(change: Any, complaint: str)
 
 
 def lying(site: Site, at: int, lie: Callable[[np.ndarray], None]) -> Any:
-    """The plan of a site that changes what it tells in one exchange, counted from the last if negative."""
+    """The plan of a site that changes what it sends in one exchange, counted from the last if negative."""
     index = at % len(planned_shapes(site))
 
-    def told(box: Outbox) -> None:
+    def note(box: Outbox) -> None:
         if box.index == index:
             for vector in {id(message): message for message in box.messages.values()}.values():
-                lie(vector.numpy())
+                lie(join_parts(vector).numpy())
 
-    return watched(plan_site(site), told)
-
-
-def put(place: int, value: float) -> Callable[[np.ndarray], None]:
-    return lambda vector: vector.__setitem__(place, value)
+    return watched(plan_site(site), note)
 
 
-COUNTS = -2 * (M - 1)  # the first round in which counts are told: of agent 1 those at 2 and 3
+def put(position: int | slice, value: float) -> Callable[[np.ndarray], None]:
+    return lambda vector: vector.__setitem__(position, value)
+
+
+COUNTS = -2 * (M - 1)  # the first round in which counts are sent: of agent 1 those at 2 and 3
 DISTANCES = -(M - 1)
 
 
@@ -189,32 +193,34 @@ DISTANCES = -(M - 1)
             put(slice(0, 2), 20),
             "agent 0 has 20 vertices and 20 training examples, where it has 4 and 1",
         ),
-        (COUNTS + 1, put(6, 20), "that agent 3 has 20 vertices and 0 training examples, where agent 3 says 7 and 0"),
+        (COUNTS + 1, put(6, 20), "that agent 3 has 20 vertices and 0 training examples, where agent 3 reports 7 and 0"),
         (DISTANCES, put(1, 1e308), r"that the agent farthest from agent 1 is 1e\+308 links away"),
         (DISTANCES, put(0, 1), "that the agent farthest from agent 0 is 1 links away"),
         (DISTANCES + 1, put(0, 2), "that the agent farthest from agent 0 is 2 links away"),
     ],
 )
-def test_a_site_that_tells_what_cannot_be_is_named(at: int, lie: Any, complaint: str) -> None:
-    """Whoever is told it ends with a message before it passes anything on."""
+def test_a_site_that_reports_what_cannot_be_is_named(at: int, lie: Any, complaint: str) -> None:
+    """The receiver ends with an error before it passes anything on."""
     planned = sites(make_case(), "normalized", ~np.eye(M, dtype=bool))
     plans = [plan_site(site) if site.agent != 1 else lying(site, at, lie) for site in planned]
-    with pytest.raises(GossamerError, match=f"agent 1 tells agent . .*({complaint}).*which cannot be"):
+    with pytest.raises(GossamerError, match=f"agent 1 reports to agent . .*({complaint}).*which cannot be"):
         run_together(plans)
 
 
-def test_counts_of_an_agent_far_away_must_be_the_same_by_every_way() -> None:
-    """On a ring, agents 1 and 3 know of agent 2 by itself; agent 0 hears of it from both."""
+def test_counts_of_an_agent_far_away_must_be_the_same_on_every_path() -> None:
+    """On a ring, agents 1 and 3 know of agent 2 by itself; agent 0 receives its counts from both."""
     case, ring = make_case(), abs(np.subtract.outer(np.arange(M), np.arange(M))) % 2 == 1
     k, z = case.owner[case.graph.edges].T
-    planned = sites(replace(case, graph=case.graph.restricted_to((k == z) | ring[k, z])), "normalized", ring)
+    planned = sites(replace(case, graph=case.graph.restrict_to((k == z) | ring[k, z])), "normalized", ring)
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS + 1, put(4, 20)) for site in planned]
-    with pytest.raises(GossamerError, match=r"agent . tells agent 0 that agent 2 has .*, where agent 1 says 20"):
+    with pytest.raises(
+        GossamerError, match=r"agent . reports to agent 0 that agent 2 has .*, where agent 1 reports 20"
+    ):
         run_together(plans)
 
 
 def test_time_steps_that_are_neither_used_nor_unused_are_refused() -> None:
     planned = sites(make_case(batch=4), "normalized", ~np.eye(M, dtype=bool))
     plans = [plan_site(site) if site.agent != 1 else lying(site, COUNTS, put(-1, 0.5)) for site in planned]
-    with pytest.raises(GossamerError, match=r"agent 1 tells agent . of time steps that are neither used nor unused"):
+    with pytest.raises(GossamerError, match=r"agent 1 reports to agent . time steps that are neither used nor unused"):
         run_together(plans)

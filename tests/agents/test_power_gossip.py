@@ -1,15 +1,16 @@
-"""Consensus by low-rank differences does to a link what the power iteration says, and loses nothing for ever."""
+"""PowerGossip applies a power iteration's projection of each link's difference, and no error stays."""
 
 import numpy as np
 import pytest
 import torch
 from agents.cases import M, make_case
-from agents.gossip import Gossip, difference, disagreement, drawn, link, plainly
+from agents.gossip import Gossip, combine, difference, disagreement, drawn, link
 from torch import Tensor
 
 from gossamer import topology
+from gossamer.agents.consensus.power_gossip import PowerGossip
 
-RING = topology.metropolis(topology.ring(5))
+RING = topology.metropolis_weights(topology.ring(5))
 
 
 def matrices(delta: Tensor, seed: int = 0) -> dict[str, Tensor]:
@@ -22,7 +23,8 @@ def with_values(*values: float, shape: tuple[int, int] = (9, 7)) -> Tensor:
     """A matrix with these singular values."""
     random = torch.Generator().manual_seed(1)
     u, v = (torch.linalg.qr(torch.randn(n, n, generator=random, dtype=torch.float64)).Q for n in shape)
-    return u[:, : len(values)] * torch.tensor(values, dtype=torch.float64) @ v[:, : len(values)].T
+    found: Tensor = u[:, : len(values)] * torch.tensor(values, dtype=torch.float64) @ v[:, : len(values)].T
+    return found
 
 
 def close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-10) -> None:
@@ -31,24 +33,24 @@ def close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: floa
 
 
 @pytest.mark.parametrize(("compress", "whole"), [("power:1", ["bias"]), ("power:9", ["weight", "powers", "bias"])])
-def test_arrays_that_go_whole_are_mixed_plainly(compress: str, whole: list[str]) -> None:
+def test_arrays_that_go_whole_are_mixed_as_in_plain_consensus(compress: str, whole: list[str]) -> None:
     psi = drawn(5)
     gossip = Gossip(compress, RING, psi)
     for _ in range(3):
-        expected, psi = plainly(RING, psi), gossip(psi)
+        expected, psi = combine(RING, psi), gossip(psi)
         for name, part in psi.items():
             assert ((part - expected[name]).abs().max() < 1e-12) == (name in whole)
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_differences_of_no_more_than_the_rank_are_mixed_plainly(rank: int) -> None:
+def test_differences_of_no_more_than_the_rank_are_mixed_as_in_plain_consensus(rank: int) -> None:
     """From the first round on: a random start meets every direction."""
     random = torch.Generator().manual_seed(0)
     common, left, right = (torch.randn(n, generator=random, dtype=torch.float64) for n in ((12, 9), (12, 2), (2, 9)))
     psi = {"weight": common + torch.einsum("kr,ir,rj->kij", torch.randn(5, 2, generator=random).double(), left, right)}
     gossip = Gossip(f"power:{rank}", RING, psi)
     for _ in range(6):
-        expected, psi = plainly(RING, psi), gossip(psi)
+        expected, psi = combine(RING, psi), gossip(psi)
         close(psi, expected)
 
 
@@ -58,8 +60,8 @@ def test_a_round_takes_a_projection_of_the_difference(weight: float, rank: int) 
     """Delta <- (I - 2 w P^ P^^T) Delta with P^ from the power iteration, for rounds on end."""
     psi = matrices(with_values(8, 4, 2, 1, 0.5))
     gossip = Gossip(f"power:{rank}", link(weight), psi)
-    q = gossip.memory["start.weight"][0, 0].T.clone()
-    assert torch.equal(gossip.memory["start.weight"][1, 0].T, q)
+    q = gossip.state["start.weight"][0, 0].T.clone()
+    assert torch.equal(gossip.state["start.weight"][1, 0].T, q)
     for _ in range(5):
         delta = difference(psi)
         basis, _ = np.linalg.qr((delta @ q).numpy())
@@ -130,7 +132,7 @@ def test_a_link_without_a_difference_finds_the_next_one(compress: str) -> None:
 
 
 def test_rounding_does_not_decide_where_a_link_without_a_difference_goes_on() -> None:
-    """Directions that only rounding tells apart are drawn anew, so that they are the same at every hosting."""
+    """Directions that differ by rounding alone are drawn anew, so that they are the same at every hosting."""
     random = torch.Generator().manual_seed(4)
     same = torch.randn(9, 7, generator=random, dtype=torch.float64)
     starts = []
@@ -139,7 +141,7 @@ def test_rounding_does_not_decide_where_a_link_without_a_difference_goes_on() ->
         psi["weight"] += same
         gossip = Gossip("power:2", link(0.3), psi)
         gossip(psi)
-        starts.append(gossip.memory["start.weight"])
+        starts.append(gossip.state["start.weight"])
     assert torch.equal(starts[0], starts[1])
     assert torch.equal(starts[0], starts[2])
 
@@ -158,9 +160,10 @@ def test_all_hosts_keep_room_for_as_many_links_as_any_agent_has() -> None:
     assert [host.state["weights.start.layer.0.weight"].shape[1] for host in hosts] == [3, 3]
 
 
-def test_both_ends_see_the_same_zeros() -> None:
+def test_both_endpoints_see_the_same_zeros() -> None:
     """A difference of 0 has no sign, which some LAPACKs' qr would follow."""
-    mixing = Gossip("power:2", RING, drawn(5)).mixing
-    own = torch.full((*mixing.ends.weight.shape, 6), 1.5, dtype=torch.float64)
-    across = mixing._across(own, own.clone())
+    consensus = Gossip("power:2", RING, drawn(5)).consensus
+    assert isinstance(consensus, PowerGossip)
+    own = torch.full((*consensus.slots.weight.shape, 6), 1.5, dtype=torch.float64)
+    across = consensus._across(own, own.clone())
     assert not torch.signbit(across).any()

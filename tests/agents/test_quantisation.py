@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.quantisation import Quantiser
 
 BITS = [16, 8, 4]
 WIDTHS = [1, 2, 3, 7, 16]
@@ -26,12 +26,12 @@ def rows_of(width: int, *, count: int = 200, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_error_is_at_most_half_a_step_and_no_finer_scale_would_do(bits: int, width: int) -> None:
-    rounding, rows = Rounding(bits), rows_of(width)
-    codes = rounding.encode(rows)
+    quantiser, rows = Quantiser(bits), rows_of(width)
+    codes = quantiser.encode(rows)
     assert codes.dtype == torch.uint8
-    assert codes.shape == (len(rows), rounding.length(width))
+    assert codes.shape == (len(rows), quantiser.length(width))
     scale = scale_of(codes)
-    assert ((rounding.decode(codes, width, torch.float64) - rows).abs() <= scale / 2 * (1 + 1e-9)).all()
+    assert ((quantiser.decode(codes, width, torch.float64) - rows).abs() <= scale / 2 * (1 + 1e-9)).all()
     finest = rows.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
     assert (scale >= finest * (1 - 1e-12)).all()
     assert (scale < finest.clamp_min(SMALLEST) * 2**0.25 * (1 + 1e-12)).all()
@@ -45,65 +45,65 @@ def test_whole_multiples_come_back_exactly(bits: int, dtype: torch.dtype) -> Non
     whole = torch.randint(-levels, levels + 1, (30, 7), generator=random).to(dtype)
     whole[:, 3] = levels * (1 - 2 * (torch.arange(30) % 2))  # so that the scale is the unit
     rows = whole * 2.0 ** torch.arange(-15, 15, dtype=dtype)[:, None]
-    assert torch.equal(Rounding(bits).decode(Rounding(bits).encode(rows), 7, dtype), rows)
+    assert torch.equal(Quantiser(bits).decode(Quantiser(bits).encode(rows), 7, dtype), rows)
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_several_axes_and_any_layout_of_memory_give_the_same_codes(bits: int) -> None:
-    rounding, rows = Rounding(bits), rows_of(5, count=12)
-    codes = rounding.encode(rows)
-    assert torch.equal(rounding.encode(rows.T.contiguous().T), codes)
-    assert torch.equal(rounding.encode(rows.view(3, 2, 2, 5)), codes.view(3, 2, 2, -1))
-    decoded = rounding.decode(codes, 5, torch.float64)
+    quantiser, rows = Quantiser(bits), rows_of(5, count=12)
+    codes = quantiser.encode(rows)
+    assert torch.equal(quantiser.encode(rows.T.contiguous().T), codes)
+    assert torch.equal(quantiser.encode(rows.view(3, 2, 2, 5)), codes.view(3, 2, 2, -1))
+    decoded = quantiser.decode(codes, 5, torch.float64)
     within = torch.cat([codes[:, :1], codes], dim=1)[:, 1:]  # not at the beginning of its memory
-    assert torch.equal(rounding.decode(within, 5, torch.float64), decoded)
-    assert torch.equal(rounding.decode(within[:1], 5, torch.float64), decoded[:1])
+    assert torch.equal(quantiser.decode(within, 5, torch.float64), decoded)
+    assert torch.equal(quantiser.decode(within[:1], 5, torch.float64), decoded[:1])
 
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("shape", [(3, 0), (0, 5), (0, 0), (4, 3)])
 def test_nothing_and_zeros_stay_what_they_are(bits: int, shape: tuple[int, int]) -> None:
-    rounding = Rounding(bits)
-    codes = rounding.encode(torch.zeros(shape))
-    assert codes.shape == (shape[0], rounding.length(shape[1]))
-    assert torch.equal(rounding.decode(codes, shape[1], torch.float32), torch.zeros(shape))
+    quantiser = Quantiser(bits)
+    codes = quantiser.encode(torch.zeros(shape))
+    assert codes.shape == (shape[0], quantiser.length(shape[1]))
+    assert torch.equal(quantiser.decode(codes, shape[1], torch.float32), torch.zeros(shape))
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_numbers_beyond_all_scales_are_the_nearest_that_there_are(bits: int) -> None:
-    rounding, levels = Rounding(bits), 2 ** (bits - 1) - 1
+    quantiser, levels = Quantiser(bits), 2 ** (bits - 1) - 1
     rows = torch.tensor([[1e300, -1e300, 0.0], [1e-300, -1e-300, 0.0]], dtype=torch.float64)
-    huge, tiny = rounding.decode(rounding.encode(rows), 3, torch.float64)
+    huge, tiny = quantiser.decode(quantiser.encode(rows), 3, torch.float64)
     torch.testing.assert_close(huge, levels * LARGEST * rows[0].sign(), rtol=1e-12, atol=0)
     assert torch.equal(tiny, torch.zeros(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_with_noise_the_mean_is_the_number_and_no_draw_is_a_step_away(bits: int) -> None:
-    rounding, draws = Rounding(bits), 40_000
+    quantiser, draws = Quantiser(bits), 40_000
     row = torch.tensor([0.3, -1.7, 0.0, 2.0, -0.01], dtype=torch.float64)
     noise = torch.rand(draws, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    codes = rounding.encode(row.expand(draws, 5), noise)
-    found, scale = rounding.decode(codes, 5, torch.float64), float(scale_of(codes)[0])
+    codes = quantiser.encode(row.expand(draws, 5), noise)
+    found, scale = quantiser.decode(codes, 5, torch.float64), float(scale_of(codes)[0])
     assert (found - row).abs().max() < scale
     assert (found.mean(0) - row).abs().max() <= 5 * 0.5 * scale / draws**0.5  # five standard deviations
-    assert ((rounding.decode(rounding.encode(row), 5, torch.float64) - row).abs() > 0.02 * scale).any()  # the nearest
+    assert ((quantiser.decode(quantiser.encode(row), 5, torch.float64) - row).abs() > 0.02 * scale).any()  # the nearest
 
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_whatever_arrives_is_finite(bits: int, width: int) -> None:
-    rounding = Rounding(bits)
-    length = rounding.length(width)
+    quantiser = Quantiser(bits)
+    length = quantiser.length(width)
     codes = torch.randint(0, 256, (500, length), generator=torch.Generator().manual_seed(3)).to(torch.uint8)
     codes = torch.cat([codes, torch.full((1, length), 255).to(torch.uint8), torch.zeros(1, length).to(torch.uint8)])
     for dtype in (torch.float32, torch.float64):
-        found = rounding.decode(codes, width, dtype)
+        found = quantiser.decode(codes, width, dtype)
         assert found.shape == (502, width)
         assert found.abs().max() <= 2 ** (bits - 1) * LARGEST * 1.0001
         assert torch.isfinite(found).all()
 
 
 def test_the_length_of_a_row_is_its_bits_and_a_byte() -> None:
-    lengths = {bits: [Rounding(bits).length(width) for width in (0, 1, 2, 3, 64)] for bits in BITS}
+    lengths = {bits: [Quantiser(bits).length(width) for width in (0, 1, 2, 3, 64)] for bits in BITS}
     assert lengths == {16: [1, 3, 5, 7, 129], 8: [1, 2, 3, 4, 65], 4: [1, 2, 2, 3, 33]}

@@ -1,18 +1,20 @@
 """Training equals the stacked recursion of eq. (14) and the re-derived update rules, dropout on."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from agents.cases import COMPRESSIONS, M, make_case
+from agents.cases import COMPRESSIONS, Case, M, make_case
 from oracles.whole_graph import recursion
 
-from gossamer.agents import training_step
+from gossamer.agents import Host, training_step
 from gossamer.engines.simulation import run
 
 STEPS = 20
 
 
-def trained(case, steps: int = STEPS, **options):
+def trained(case: Case, steps: int = STEPS, **options: Any) -> Host:
     host = case.host(**options)
     for _ in range(steps):
         host, _ = run(training_step(host))
@@ -34,7 +36,7 @@ def trained(case, steps: int = STEPS, **options):
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["gcn", "chebyshev"])
-def test_twenty_steps_equal_the_recursion(rule: str, eta: float, extras: dict, kind: str) -> None:
+def test_twenty_steps_equal_the_recursion(rule: str, eta: float, extras: dict[str, Any], kind: str) -> None:
     case = make_case(
         kind, 1 if kind == "gcn" else 2, dropout=0.4, shift="normalized" if kind == "gcn" else "scaled-laplacian"
     )
@@ -72,10 +74,10 @@ def test_the_mean_of_the_weights_is_kept_by_every_consensus(compress: str) -> No
     """Whatever is left out, and whatever the agents do between two rounds."""
     case = make_case(kind="chebyshev", order=2, bias=True, shift="scaled-laplacian")
     host = case.host(compress=compress)
-    memory, random = host.mixing.init(host.params), torch.Generator().manual_seed(0)
+    state, random = host.consensus.init(host.params), torch.Generator().manual_seed(0)
     psi = {name: torch.randn(w.shape, generator=random, dtype=w.dtype) for name, w in host.params.items()}
     for step in range(12):
-        mixed = run(host.mixing(psi, {name: torch.empty_like(part) for name, part in psi.items()}, memory, 0, step))
+        mixed = run(host.consensus(psi, {name: torch.empty_like(part) for name, part in psi.items()}, state, 0, step))
         for name, part in mixed.items():
             torch.testing.assert_close(part.mean(0), psi[name].mean(0), rtol=1e-12, atol=1e-13)
             assert (part - psi[name]).abs().max() > 1e-3
@@ -88,7 +90,8 @@ def test_the_mean_of_the_weights_is_kept_by_every_consensus(compress: str) -> No
 @pytest.mark.parametrize("track", [False, True])
 def test_compression_that_leaves_nothing_out_changes_nothing(compress: str, track: bool) -> None:
     """Over a whole run; arrays of rank 5 or less go whole."""
-    case, options = make_case(dropout=0.4, bias=True), {"rule": "momentum", "step_size": 0.02, "consensus_every": 2}
+    case = make_case(dropout=0.4, bias=True)
+    options: dict[str, Any] = {"rule": "momentum", "step_size": 0.02, "consensus_every": 2}
     plain = trained(case, **options, track=track)
     host = trained(case, **options, track=track, compress=compress)
     for name, part in plain.params.items():
@@ -106,7 +109,7 @@ def test_compression_that_leaves_nothing_out_changes_nothing(compress: str, trac
     ],
     ids=str,
 )
-def test_the_receptive_field_changes_no_number(options: dict) -> None:
+def test_the_receptive_field_changes_no_number(options: dict[str, Any]) -> None:
     case = make_case(dropout=0.3, n=60, **options)
     saving = case.host(rule="momentum")
     everything = case.host(rule="momentum", receptive_field=False)

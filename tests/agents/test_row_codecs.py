@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 from agents.cases import M, make_case, watched
 from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 
-from gossamer.agents import training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents import Outbox, training_step
+from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.propagation import Propagation
+from gossamer.agents.quantisation import Quantiser
 from gossamer.engines.simulation import run, run_together
 
 OPTIONS = [
@@ -25,7 +27,7 @@ OPTIONS = [
 @pytest.mark.parametrize("bits", [16, 8])
 @pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_hosting_parity(grouping, options: dict, bits: int) -> None:
+def test_hosting_parity(grouping: list[list[int]], options: dict[str, Any], bits: int) -> None:
     case = make_case(**options)
     one = case.host(step_size=0.05, boundary_bits=bits)
     many = [case.host(group, step_size=0.05, boundary_bits=bits) for group in grouping]
@@ -41,6 +43,7 @@ def products(bits: int, way: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     case = make_case(n=40)
     exact = case.host().train_pass.plan.layers[0].propagations[0]
     coded = case.host(boundary_bits=bits).train_pass.plan.layers[0].propagations[0]
+    assert isinstance(exact, Propagation)
     rows = exact.local.shape[1 if way == "forward" else 0]
     u = torch.randn(rows, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = [run(getattr(coded, way)(u, (3, step, 0))) for step in range(400)]
@@ -65,11 +68,11 @@ def test_sixteen_bits_are_nearer_than_eight() -> None:
 def test_rows_travel_as_bytes_and_weights_as_they_are() -> None:
     case = make_case(n=40)
     hosts = [case.host([k], boundary_bits=8) for k in range(M)]
-    length = {layer.outputs: Rounding(8).length(layer.outputs) for layer in case.network.layers}
+    length = {layer.outputs: Quantiser(8).length(layer.outputs) for layer in case.network.layers}
     seen = set()
 
-    def note(outbox) -> None:
-        for message in map(joined, outbox.messages.values()):
+    def note(outbox: Outbox) -> None:
+        for message in map(join_parts, outbox.messages.values()):
             seen.add(str(outbox.phase))
             if outbox.phase == "consensus":
                 assert message.dtype == torch.float64
@@ -104,7 +107,7 @@ class Noise:
 
 
 @pytest.mark.parametrize("options", [*OPTIONS, {"num_layers": 1}], ids=str)
-def test_what_protects_acts_in_training_and_evaluation_at_every_hosting(options: dict) -> None:
+def test_what_protects_acts_in_training_and_evaluation_at_every_hosting(options: dict[str, Any]) -> None:
     case = make_case(**options)
     codec = Noise(0.1)
     one = case.host(step_size=0.05, row_codec=codec)
@@ -127,8 +130,8 @@ def test_no_row_leaves_an_agent_without_the_codec() -> None:
     for protects in (False, True):
         hosts = [case.host([k], row_codec=Noise(0.1) if protects else Noise(0.0)) for k in range(M)]
 
-        def note(outbox, kept=sent[protects]) -> None:
-            kept.extend(message for _, message in sorted(outbox.messages.items()))
+        def note(outbox: Outbox, kept: list[torch.Tensor] = sent[protects]) -> None:
+            kept.extend(join_parts(message) for _, message in sorted(outbox.messages.items()))
 
         run_together([watched(evaluate(host), note) for host in hosts])
     assert len(sent[True]) == len(sent[False]) > 0

@@ -1,11 +1,13 @@
 """Tracked updates: every agent's estimate of the whole gradient, whose mean is that of the gradients at every step."""
 
+from typing import Any
+
 import pytest
 import torch
 from agents.cases import COMPRESSIONS, M, make_case
 
 from gossamer.agents import loss_gradient, training_step
-from gossamer.agents.batches import mini_batch
+from gossamer.agents.batches import draw_mini_batch
 from gossamer.agents.step import step_size
 from gossamer.engines.simulation import run
 from gossamer.runs.deployment import training_of
@@ -22,11 +24,13 @@ from gossamer.runs.settings import make_settings
     ],
     ids=str,
 )
-def test_the_mean_of_the_trackers_is_that_of_the_gradients_at_every_step(options: dict, how: dict) -> None:
+def test_the_mean_of_the_trackers_is_that_of_the_gradients_at_every_step(
+    options: dict[str, Any], how: dict[str, Any]
+) -> None:
     host = make_case(**options).host(rule="adam", step_size=0.01, track=True, **how)
     spread = []
     for _ in range(8):
-        _, gradient = run(loss_gradient(host, mini_batch(host)))
+        _, gradient = run(loss_gradient(host, draw_mini_batch(host)))
         expected = {name: g + how.get("weight_decay", 0) / M * host.params[name] for name, g in gradient.items()}
         host, _ = run(training_step(host))
         for name, g in expected.items():
@@ -71,7 +75,7 @@ def test_an_agent_without_labels_or_vertices_gets_an_estimate_all_the_same() -> 
     ],
     ids=str,
 )
-def test_adam_tracks_unless_told_otherwise_and_one_agent_never(given: dict, tracks: bool) -> None:
+def test_adam_tracks_unless_told_otherwise_and_one_agent_never(given: dict[str, Any], tracks: bool) -> None:
     settings = make_settings(given)
     assert settings.tracks == tracks
     assert training_of(settings).track == tracks

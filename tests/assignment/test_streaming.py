@@ -2,22 +2,22 @@
 
 import numpy as np
 import pytest
-from hypothesis import given as drawn
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.graphs import adjacencies, csr, cycles
 
-from gossamer.assignment import streaming
+from gossamer.assignment import partition_stream
 from gossamer.assignment.streaming import SLACK, _best, _rank, _restream
 from gossamer.data import load
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@drawn(adjacencies(), st.data(), SEEDS)
+@given(adjacencies(), st.data(), SEEDS)
 def test_sizes_stay_within_the_slack(adjacency: np.ndarray, data: st.DataObject, seed: int) -> None:
     n = len(adjacency)
     m = data.draw(st.integers(1, n))
-    size = np.bincount(streaming(csr(adjacency), m, seed), minlength=m)
+    size = np.bincount(partition_stream(csr(adjacency), m, seed), minlength=m)
     assert size.max() <= np.ceil(n / m * (1 + SLACK))
     assert size.min() >= max(1, int(n / m * (1 - SLACK)))
 
@@ -25,7 +25,7 @@ def test_sizes_stay_within_the_slack(adjacency: np.ndarray, data: st.DataObject,
 def test_communities_stay_together() -> None:
     """Edges inside blocks are 90 %, so that no partition into 10 parts can cut much less than 9 %."""
     graph = load("blocks:vertices=5000,edges=40000,features=2,classes=4,blocks=50,inside=0.9")
-    owner = streaming(graph.adjacency, 10, 0)
+    owner = partition_stream(graph.adjacency, 10, 0)
     i, j = owner[graph.edges].T
     assert (i != j).mean() < 0.15
 
@@ -34,7 +34,7 @@ def test_passes_lower_the_cut() -> None:
     graph = load("blocks:vertices=5000,edges=40000,features=2,classes=4,blocks=50,inside=0.9")
     cuts = []
     for passes in (0, 1, 10):
-        i, j = streaming(graph.adjacency, 10, 0, passes)[graph.edges].T
+        i, j = partition_stream(graph.adjacency, 10, 0, passes)[graph.edges].T
         cuts.append((i != j).mean())
     assert cuts[0] > 1.5 * cuts[1] > 1.5 * cuts[2]
 
@@ -42,11 +42,11 @@ def test_passes_lower_the_cut() -> None:
 def test_two_components_are_not_cut() -> None:
     adjacency = csr(cycles(6, 6))
     for seed in range(5):
-        owner = streaming(adjacency, 2, seed)
+        owner = partition_stream(adjacency, 2, seed)
         assert len(set(owner[:6])) == len(set(owner[6:])) == 1
 
 
-@drawn(adjacencies(), st.integers(1, 5), SEEDS)
+@given(adjacencies(), st.integers(1, 5), SEEDS)
 def test_a_chunk_goes_where_a_plain_loop_says(adjacency: np.ndarray, m: int, seed: int) -> None:
     """One vertex at a time is a chunk of one: it moves to the best agent if that is better, and bounds allow it."""
     n = len(adjacency)

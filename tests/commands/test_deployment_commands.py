@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
-from gossamer.report.terminal import crew_table
+from gossamer.report.terminal import process_table
 from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
@@ -120,7 +121,7 @@ def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: st
     measured = {"train": [4.0, 1.0, 8.0], "validation": [2.0, 1.0, 4.0], "test": [0.0, 0.0, 0.0]}
     state = {"step": 7, "metrics": measured, "neighbours": [1, 2], "bytes_in": 3e6, "bytes_out": 2e6, "refused": {},
              "finished": False, "waiting_for": [2], "waited": 5.0}  # fmt: skip
-    table = crew_table({0: state}, 2, 9, classes)
+    table = process_table({0: state}, 2, 9, classes)
     shown = {str(column.header): list(column.cells) for column in table.columns}
     assert shown["accuracy" if classes else "mse"][0] == score
     assert shown["neighbours"][0] == "1, 2"
@@ -190,13 +191,13 @@ def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
 
 
 def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:
-    def run(command: str, *more: str) -> dict:
+    def run(command: str, *more: str) -> dict[str, Any]:
         arguments = [command, "digits", *SMALL, "--no-baselines", "--json", *more]
         done = subprocess.run(
             [sys.executable, "-m", "gossamer", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
-        result: dict = json.loads(done.stdout)
+        result: dict[str, Any] = json.loads(done.stdout)
         return result
 
     launched, simulated = run("launch", "--out", "launched"), run("train", "--out", "simulated")

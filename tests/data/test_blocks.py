@@ -1,4 +1,4 @@
-"""Generated graphs: what is asked for is drawn, from the seed alone, and the graph helps."""
+"""Generated graphs: they have their parameters, depend on the seed alone, and help a classifier."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy.sparse import csgraph
 
 import gossamer
 from gossamer import api
-from gossamer.assignment import uniform
+from gossamer.assignment import assign_uniformly
 from gossamer.data import DATASETS, load
 from gossamer.errors import GossamerError
 from gossamer.runs.settings import make_settings
@@ -100,7 +100,7 @@ def test_the_name_alone_is_a_data_set() -> None:
 
 def test_blocks_are_not_those_of_a_uniform_assignment_with_the_same_seed() -> None:
     graph = load("blocks:vertices=4000,edges=20000,classes=4,blocks=4,inside=1")
-    i, j = uniform(4000, 4, 0)[graph.edges].T
+    i, j = assign_uniformly(4000, 4, 0)[graph.edges].T
     assert abs((i != j).mean() - 0.75) < 0.02
 
 

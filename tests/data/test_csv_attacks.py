@@ -12,17 +12,16 @@ import pytest
 from data import test_tables
 from mutations import loads, mutate, mutate_lines, no_longer_than
 
-from gossamer.data import blocks
-from gossamer.data.blocks import Blocks
+from gossamer.data.blocks import Blocks, generate_blocks
 from gossamer.data.roads import read_roads
 from gossamer.data.rows import SHARE, read_matrix, read_rows
 from gossamer.data.site import read_site
-from gossamer.data.tables import tables
+from gossamer.data.tables import read_tables
 from gossamer.errors import GossamerError
-from gossamer.experiments.topologies import read_shared_edges
 from gossamer.files import read_text
 from gossamer.runs.deployment import assigned
 from gossamer.runs.settings import Settings
+from gossamer.runs.topologies import read_shared_edges
 
 SITE = {
     "edges": "source,target,weight\n10,20,1.5\n20,40,2\n",
@@ -30,7 +29,7 @@ SITE = {
     "labels": "vertex,label,split\n10,1.5,train\n20,0.5,test\n",
     "owners": "vertex,agent\n40,1\n",
 }
-GRAPH = blocks(Blocks(vertices=60, edges=200, classes=2, features=2, labelled=0.2), 0)
+GRAPH = generate_blocks(Blocks(vertices=60, edges=200, classes=2, features=2, labelled=0.2), 0)
 B = "0,3,1\n3,0,2.5\n1,2.5,0\n"
 
 
@@ -62,7 +61,7 @@ def test_mutations_of_a_graph(tmp_path: Path, name: str) -> None:
     """A mistake that lies between two tables names their folder."""
     (tmp_path / "tables").mkdir()
     folder = folder_of(tmp_path / "tables", test_tables.TABLES)
-    mutants(folder / f"{name}.csv", lambda: tables(folder, 0), 400, 20)
+    mutants(folder / f"{name}.csv", lambda: read_tables(folder, 0), 400, 20)
 
 
 @pytest.mark.parametrize("name", list(SITE))
@@ -126,7 +125,7 @@ def test_named_attacks(tmp_path: Path, name: str, content: bytes, message: str) 
     folder_of(tmp_path, test_tables.TABLES)
     (tmp_path / f"{name}.csv").write_bytes(content)
     with pytest.raises(GossamerError, match=message) as caught:
-        tables(tmp_path, 0)
+        read_tables(tmp_path, 0)
     assert len(str(caught.value)) < 1000
 
 
@@ -136,7 +135,7 @@ def test_a_table_takes_little_more_memory_than_its_numbers(tmp_path: Path) -> No
     folder_of(tmp_path, {"edges": "source,target\nv0,v1\n", "labels": "vertex,label,split\nv0,a,train\nv1,b,train\n"})
     tracemalloc.start()
     try:
-        assert loads(lambda: tables(tmp_path, 0), path)
+        assert loads(lambda: read_tables(tmp_path, 0), path)
         assert tracemalloc.get_traced_memory()[1] < 8 * path.stat().st_size
     finally:
         tracemalloc.stop()

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csgraph
 from threadpoolctl import threadpool_limits
 
-from gossamer.data import DATASETS, DataGraph, load
+from gossamer.data import DATASETS, DataGraph, NamedDataset, load
 from gossamer.data.fetch import SOURCES
 from gossamer.data.splits import split_by_class
 from gossamer.errors import GossamerError
@@ -21,7 +21,7 @@ def digits() -> DataGraph:
     return load("digits")
 
 
-def present(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def is_present(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Skip where the file is not in GOSSAMER_DATA, and make sure that nothing else is read."""
     folder = os.environ.get("GOSSAMER_DATA")
     if not folder or not (Path(folder) / SOURCES[name].path).is_file():
@@ -77,9 +77,13 @@ def test_digits_masks_depend_on_the_seed_only(digits: DataGraph, name: str) -> N
     ],
 )
 def test_sizes_of_table_one(
-    name: str, sizes: tuple, split: tuple, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str,
+    sizes: tuple[int, int, int, int],
+    split: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    present(name, monkeypatch, tmp_path)
+    is_present(name, monkeypatch, tmp_path)
     graph = load(name)
     assert (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes) == sizes
     assert tuple(getattr(graph, mask).sum() for mask in MASKS) == split
@@ -90,12 +94,12 @@ def test_sizes_of_table_one(
 
 
 def test_citeseers_features_are_binary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    present("citeseer", monkeypatch, tmp_path)
+    is_present("citeseer", monkeypatch, tmp_path)
     assert set(load("citeseer").features.data) == {1.0}
 
 
 def test_pubmed_brings_its_own_split(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    present("pubmed", monkeypatch, tmp_path)
+    is_present("pubmed", monkeypatch, tmp_path)
     with np.load(Path(os.environ["GOSSAMER_DATA"]) / SOURCES["pubmed"].path) as file:
         own = {mask: np.sort(file[key]) for mask, key in zip(MASKS, ("train_idx", "val_idx", "test_idx"), strict=True)}
     for seed in (0, 1):
@@ -105,7 +109,7 @@ def test_pubmed_brings_its_own_split(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_coras_split_is_drawn_from_the_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    present("cora", monkeypatch, tmp_path)
+    is_present("cora", monkeypatch, tmp_path)
     np.testing.assert_array_equal(load("cora", seed=3).train, load("cora", seed=3).train)
     assert (load("cora", seed=3).train != load("cora", seed=4).train).any()
 
@@ -130,3 +134,18 @@ def test_split_refuses_small_classes_and_too_little_rest() -> None:
         split_by_class(np.array([0, 0, 0, 1, 1]), per_class=2, num_validation=1, seed=0)
     with pytest.raises(GossamerError, match=r"2 labelled vertices are left.*expected more than 2"):
         split_by_class(np.array([0, 0, 1, 1]), per_class=1, num_validation=2, seed=0)
+
+
+def test_a_data_set_added_from_outside_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        DATASETS, "few", NamedDataset(lambda name, seed, progress: load("blocks:vertices=200,edges=600"))
+    )
+    assert load("few").num_vertices == 200
+    with pytest.raises(GossamerError, match="called 'few:300'"):
+        load("few:300")
+    monkeypatch.setitem(
+        DATASETS,
+        "few",
+        NamedDataset(lambda name, seed, progress: load(f"blocks:vertices={name[4:]},edges=900"), parameters=True),
+    )
+    assert load("few:300").num_vertices == 300

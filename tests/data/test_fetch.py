@@ -17,7 +17,7 @@ BLOB = hashlib.sha1(b"blob 256000\0" + CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT at every path, with the fault that a test switches on, and remembers the Range headers."""
+    """A server of CONTENT at every path, with the fault that a test switches on; records the Range headers."""
 
     daemon_threads = True
     ranges: list[str | None]

@@ -1,6 +1,7 @@
-"""make_graph accepts what is right, names what is wrong; DataGraph's derived values."""
+"""make_graph accepts good arrays and names the fault of bad ones; derived values of DataGraph."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_adjacency_is_symmetric_and_weighted() -> None:
 
 def test_restricted_to_drops_edges_and_nothing_else() -> None:
     graph = path_graph()
-    less = graph.restricted_to(np.array([True, False, True]))
+    less = graph.restrict_to(np.array([True, False, True]))
     np.testing.assert_array_equal(less.edges, [[0, 1], [2, 3]])
     np.testing.assert_array_equal(less.weights, [1.0, 3.0])
     assert less.features is graph.features
@@ -89,7 +90,7 @@ def test_restricted_to_drops_edges_and_nothing_else() -> None:
         ({"targets": np.ones((4, 2, 3))}, r"real targets must be \[vertices, outputs\], got \(4, 2, 3\)"),
     ],
 )
-def test_a_mistake_is_refused_by_name(changes: dict, message: str) -> None:
+def test_a_mistake_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         path_graph(**changes)
 
@@ -191,7 +192,7 @@ def test_masks_that_overlap_are_warned_of_and_masks_of_zeros_and_ones_refused() 
         ({"train": np.ones((4, 2), dtype=bool)}, r"train mask must have shape \(4, 3\), got \(4, 2\)"),
     ],
 )
-def test_a_wrong_batch_axis_is_refused(changes: dict, message: str) -> None:
+def test_a_wrong_batch_axis_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         path_graph(**{"features": np.ones((4, 3, 2)), "targets": np.ones((4, 3)), **changes})
 
@@ -216,6 +217,7 @@ def test_the_fingerprint_is_that_of_the_content() -> None:
 
 def test_the_fingerprint_changes_with_every_array() -> None:
     graph = path_graph()
+    assert graph.positions is not None
     changed = {
         "edges": np.array([[0, 1], [1, 2], [1, 3]]),
         "weights": np.array([1.0, 2.0, 3.5]),

@@ -1,4 +1,4 @@
-"""Graphs of NetworkX and PyTorch Geometric come over with every array, or are refused by name."""
+"""Graphs of NetworkX and PyTorch Geometric are converted with every array, or refused by name."""
 
 import warnings
 from typing import Any

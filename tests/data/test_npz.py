@@ -23,7 +23,7 @@ def parts(matrix: Any, prefix: str, style: str) -> dict[str, Any]:
 
 
 def arrays(style: str = DOTTED, adjacency: Any = ADJACENCY, **changes: Any) -> dict[str, Any]:
-    """What goes into a good file; a change of None leaves the key out."""
+    """Content of a good file; a change of None leaves the key out."""
     whole = {**parts(adjacency, "adj", style), **parts(FEATURES, "attr", style), "labels": LABELS, **SPLIT, **changes}
     return {key: value for key, value in whole.items() if value is not None}
 

@@ -73,7 +73,11 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "graph":
         return Kind(test_npz.arrays(), tmp_path / "mine.npz", load)
     if request.param == "dense graph":
-        changes = {"features": np.eye(4), "labels": np.array(["a", "b", "a", "b"]), "positions": np.eye(4)[:, :2]}
+        changes: dict[str, Any] = {
+            "features": np.eye(4),
+            "labels": np.array(["a", "b", "a", "b"]),
+            "positions": np.eye(4)[:, :2],
+        }
         return Kind(test_npz.arrays(**changes), tmp_path / "mine.npz", load)
     if request.param == "site":
         return Kind(test_site.arrays(), tmp_path / "site.npz", lambda path: read_site(path, 0, ["0", "1"]))
@@ -245,11 +249,11 @@ def test_arrays_beyond_the_available_memory(tmp_path: Path) -> None:
     code = f"""
         import resource
         from pathlib import Path
-        from gossamer.data.citation import npz
+        from gossamer.data.citation import read_npz
         have = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (have + 600_000_000,) * 2)
         try:
-            npz(Path({str(path)!r}), 0)
+            read_npz(Path({str(path)!r}), 0)
         except ValueError as error:
             print(type(error).__name__, error)
     """
@@ -259,7 +263,7 @@ def test_arrays_beyond_the_available_memory(tmp_path: Path) -> None:
 
 
 def test_what_numpy_writes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
-    given = {
+    given: dict[str, Any] = {
         "scalar": np.float32(2.5),
         "empty": np.zeros((0, 4), dtype=np.int16),
         "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),

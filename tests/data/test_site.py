@@ -1,4 +1,4 @@
-"""A site's arrays and tables: what does not fit is told, before anything is written."""
+"""A site's arrays and tables: mistakes are reported before anything is written."""
 
 from pathlib import Path
 from typing import Any

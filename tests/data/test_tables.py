@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gossamer.data import DataGraph, load
-from gossamer.data.tables import tables
+from gossamer.data.tables import read_tables
 from gossamer.errors import GossamerError
 
 TABLES = {
@@ -20,7 +20,7 @@ TABLES = {
 def read(folder: Path, **changes: str) -> DataGraph:
     for name, text in {**TABLES, **changes}.items():
         (folder / f"{name}.csv").write_text(text, encoding="utf-8")
-    return tables(folder, seed=0)
+    return read_tables(folder, seed=0)
 
 
 def test_names_edges_features_and_splits_are_joined(tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
     read(tmp_path)
     (tmp_path / "edges.csv").unlink()
     with pytest.raises(GossamerError, match=r"cannot read .*edges\.csv"):
-        tables(tmp_path, seed=0)
+        read_tables(tmp_path, seed=0)
 
 
 def test_a_table_that_is_not_text_is_refused(tmp_path: Path) -> None:
     read(tmp_path)
     (tmp_path / "labels.csv").write_bytes(b"vertex,label\nann,\xff\xfe\n")
     with pytest.raises(GossamerError, match=r"cannot read .*labels\.csv"):
-        tables(tmp_path, seed=0)
+        read_tables(tmp_path, seed=0)

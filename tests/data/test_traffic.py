@@ -15,8 +15,15 @@ from typer.testing import CliRunner
 
 from gossamer.cli import app
 from gossamer.data import DataGraph, load
-from gossamer.data.roads import classical_scaling, embedding, haversine, projection, read_roads, shortest_paths
-from gossamer.data.traffic import PAST, TRAFFIC, present
+from gossamer.data.roads import (
+    embed_distances,
+    haversine,
+    project_positions,
+    read_roads,
+    scale_classically,
+    shortest_paths,
+)
+from gossamer.data.traffic import PAST, TRAFFIC, is_present
 from gossamer.errors import GossamerError, GossamerWarning
 
 T, N = 50, 5
@@ -31,7 +38,7 @@ def readings(seed: int = 0) -> Any:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Puts small files where GOSSAMER_DATA has the real ones; the cache is empty."""
+    """Put small files where GOSSAMER_DATA has the real ones; the cache is empty."""
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data" / "traffic").mkdir(parents=True)
@@ -125,7 +132,7 @@ def test_great_circles_and_the_plane() -> None:
     quarter = haversine(np.array([0.0, 0.0]), np.array([0.0, 90.0]))[0, 1]
     assert quarter == pytest.approx(6371.0088 * math.pi / 2)
     assert haversine(np.array([33.0, 34.0]), np.array([-117.0, -117.0]))[0, 1] == pytest.approx(111.195, abs=1e-3)
-    flat = projection(LAT, LON)
+    flat = project_positions(LAT, LON)
     planar = np.linalg.norm(flat[:, None] - flat[None], axis=-1)
     np.testing.assert_allclose(planar, haversine(LAT, LON), rtol=1e-3)
 
@@ -146,15 +153,15 @@ def test_roads_are_metres_and_ways_may_lead_over_other_sensors(write: Write, nam
 def test_an_embedding_keeps_planar_distances() -> None:
     places = np.random.default_rng(0).standard_normal((7, 2))
     d = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    found = classical_scaling(d)
+    found = scale_classically(d)
     np.testing.assert_allclose(np.linalg.norm(found[:, None] - found[None], axis=-1), d, atol=1e-10)
     assert found[:, 0].std() >= found[:, 1].std()
-    np.testing.assert_array_equal(classical_scaling(np.zeros((1, 1))), [[0.0, 0.0]])
+    np.testing.assert_array_equal(scale_classically(np.zeros((1, 1))), [[0.0, 0.0]])
 
 
 def test_components_stand_side_by_side_larger_ones_first() -> None:
     d = shortest_paths([(4, 5, 1.0), (0, 1, 2.0), (1, 2, 2.0)], 6)  # and sensor 3 alone
-    places = embedding(d)
+    places = embed_distances(d)
     groups = [places[[0, 1, 2]], places[[4, 5]], places[[3]]]
     for left, right in pairwise(groups):
         assert right[:, 0].min() - left[:, 0].max() == pytest.approx(1.0)
@@ -218,11 +225,11 @@ def test_a_damaged_archive_is_refused(write: Write, tmp_path: Path) -> None:
 
 
 def test_all_files_of_a_data_set_must_be_there(write: Write, tmp_path: Path) -> None:
-    assert not present("pemsd4")
+    assert not is_present("pemsd4")
     write("pemsd4", readings())
-    assert present("pemsd4")
+    assert is_present("pemsd4")
     (tmp_path / "data" / "traffic" / "PEMS04_distance.csv").unlink()
-    assert not present("pemsd4")
+    assert not is_present("pemsd4")
 
 
 @pytest.mark.usefixtures("write")
@@ -275,4 +282,4 @@ def test_the_published_roads(name: str, sensors: int, components: int) -> None:
         pytest.skip(f"{path.name} is not in GOSSAMER_DATA")
     distance = shortest_paths(read_roads(path, sensors), sensors)
     assert csgraph.connected_components(np.isfinite(distance))[0] == components
-    assert np.isfinite(embedding(distance)).all()
+    assert np.isfinite(embed_distances(distance)).all()

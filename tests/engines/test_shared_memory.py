@@ -1,6 +1,7 @@
 """Two ranks on one machine: messages arrive as they were sent, in memory that grows and is used in turn."""
 
 import socket
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def test_a_rank_alone_finds_nobody() -> None:
     assert find_nearby(0, lambda mine: [mine]) == {}
 
 
-def test_ranks_that_cannot_open_a_door_are_far(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_ranks_that_cannot_open_a_door_are_far(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 120)  # longer than a socket's name may be
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

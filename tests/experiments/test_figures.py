@@ -14,7 +14,7 @@ from gossamer.cli import app
 from gossamer.data.fetch import SOURCES
 from gossamer.experiments import fig3, fig4, fig5, fig6
 from gossamer.experiments.reproduction import Claim, Outcome
-from gossamer.experiments.trials import Curve, Found, Plan
+from gossamer.experiments.trials import Curve, FigureCurves, TrialPlan
 
 
 def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outcome, list[dict[str, str]]]:
@@ -31,7 +31,7 @@ def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outc
 
 
 def last(rows: list[dict[str, str]], column: str, **where: str) -> float:
-    """The mean over seeds of what a method ends with."""
+    """Mean over seeds of a method's final value."""
     ends = {row["seed"]: float(row[column]) for row in rows if all(row[k] == v for k, v in where.items())}
     assert len(ends) == 2
     return float(np.mean(list(ends.values())))
@@ -76,8 +76,8 @@ def test_rare_consensus_costs_accuracy_and_none_overfits(tmp_path: Path) -> None
 def test_a_diverged_run_is_drawn_and_no_claim_holds(
     figure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pretend(out: Path, name: str, plan: Plan, follow: object) -> Found:
-        found: Found = {}
+    def pretend(out: Path, name: str, plan: TrialPlan, follow: object) -> FigureCurves:
+        found: FigureCurves = {}
         for dataset, method, seed in plan:
             steps = list(range(0, 401, 8))
             falling = [2.0 / (1 + step) for step in steps]

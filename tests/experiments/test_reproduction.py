@@ -1,4 +1,4 @@
-"""The paper's claims on quick settings, and a reproduction that goes on where it stopped."""
+"""The paper's claims on quick settings, and a reproduction that continues where it stopped."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from gossamer import topology
 from gossamer.cli import app
 from gossamer.errors import GossamerError
 from gossamer.experiments import fig2
@@ -49,20 +50,20 @@ def test_a_stored_result_is_not_computed_again(tmp_path: Path) -> None:
 
 def test_an_interrupted_reproduction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    sweep, swept = fig2.sweep, []
+    sweep, calls = topology.sweep_gaps, []
 
     def once(*arguments: object, **more: object) -> object:
-        swept.append(1)
-        if len(swept) == 2:
+        calls.append(1)
+        if len(calls) == 2:
             raise KeyboardInterrupt
         return sweep(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fig2, "sweep", once)
+    monkeypatch.setattr(topology, "sweep_gaps", once)
     stopped = CliRunner().invoke(app, ["reproduce", "fig2", "--quick", "--seeds", "2"])
     assert stopped.exit_code == 130
     done = CliRunner().invoke(app, ["reproduce", "fig2", "--quick", "--seeds", "2", "--json"])
     assert done.exit_code == 0, done.stderr
-    assert len(swept) == 3  # seed 0 once, seed 1 twice
+    assert len(calls) == 3  # seed 0 once, seed 1 twice
     claims = json.loads(done.stdout)["fig2"]["claims"]
     assert np.all([claim["holds"] for claim in claims])
 

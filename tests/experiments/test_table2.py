@@ -13,7 +13,16 @@ from gossamer.data import DataGraph, load
 from gossamer.data.traffic import TRAFFIC
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.experiments import table2
-from gossamer.experiments.traffic import BATCH, GRAPHLESS, GRID, MODELS, TUNED, least_squares, persistence, trial
+from gossamer.experiments.traffic import (
+    GRAPHLESS_MODEL,
+    GRID,
+    TRAFFIC_BATCH,
+    TRAFFIC_MODELS,
+    TUNED,
+    least_squares,
+    persistence,
+    traffic_trial,
+)
 from gossamer.model import make_shift
 from gossamer.runs.settings import make_settings
 
@@ -62,15 +71,15 @@ def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: p
     assert found["order-2 GCN", "distributed"] < 0.5 * found["linear", "distributed"] < 0.15
     # A linear model can do no better than least squares on what it sees.
     assert found["linear", "distributed"] == pytest.approx(found["least squares on D x", ""], rel=0.05)
-    assert found[GRAPHLESS, "distributed"] < found["persistence", ""]
+    assert found[GRAPHLESS_MODEL, "distributed"] < found["persistence", ""]
     assert found["least squares on x", ""] == pytest.approx(0.0364, abs=5e-5)
     assert found["persistence", ""] == pytest.approx(0.044, abs=5e-4)
 
 
 def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: told.append((done, total)))
-    assert told[-1] == (4, 4)
+    calls: list[tuple[int, int]] = []
+    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: calls.append((done, total)))
+    assert calls[-1] == (4, 4)
     assert "pemsd4, pemsd8 only where their files are on this machine" in outcome.claims[0].measured
     assert not outcome.claims[0].holds
     for name in outcome.files:
@@ -78,9 +87,9 @@ def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
     assert {(row["model"], row["trained"], row["seed"]) for row in rows_of(tmp_path / "table2_runs.csv")} == {
         (model, "distributed", "0") for model in TUNED
     }
-    told.clear()
-    again = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: told.append((done, total)))
-    assert told == [(4, 4)]  # all from the cache
+    calls.clear()
+    again = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: calls.append((done, total)))
+    assert calls == [(4, 4)]  # all from the cache
     assert again == outcome
 
 
@@ -92,19 +101,19 @@ def test_missing_readings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_tuned_step_sizes_lie_inside_their_grids() -> None:
-    """At an edge a better one might lie beyond."""
-    assert set(TUNED) == set(MODELS)
+    """Tuned values lie inside their grids: at an edge a better one might lie beyond."""
+    assert set(TUNED) == set(TRAFFIC_MODELS)
     for model, how in TUNED.items():
         assert how["step_size"] in GRID[how["update"]][1:-1], model
 
 
 def test_every_trial_is_sec_v_f() -> None:
     for model in TUNED:
-        settings = make_settings(trial("pems-orange", model, "distributed", 3))
+        settings = make_settings(traffic_trial("pems-orange", model, "distributed", 3))
         assert (settings.agents, settings.assignment, settings.topology) == (6, "nearest", "ring")
-        assert (settings.dropout, settings.batch, settings.hidden, settings.seed) == (0.0, BATCH, (64,), 3)
-    assert make_settings(trial("pems-orange", "order-2 GCN", "centralised", 0)).order == 2
-    assert make_settings(trial("pems-orange", "GCN", "centralised", 0)).agents == 1
+        assert (settings.dropout, settings.batch, settings.hidden, settings.seed) == (0.0, TRAFFIC_BATCH, (64,), 3)
+    assert make_settings(traffic_trial("pems-orange", "order-2 GCN", "centralised", 0)).order == 2
+    assert make_settings(traffic_trial("pems-orange", "GCN", "centralised", 0)).agents == 1
 
 
 def test_persistence_is_the_error_of_the_last_reading(made: DataGraph) -> None:
@@ -127,10 +136,10 @@ def test_least_squares_are_those_of_one_whole_fit(made: DataGraph) -> None:
 
 
 def test_the_graph_helps_if_every_seed_says_so() -> None:
-    def errors(second: list[float]) -> table2.Errors:
+    def errors(second: list[float]) -> table2.SeedErrors:
         return {
             "order-2 GCN": {"distributed": np.array(second)},
-            GRAPHLESS: {"distributed": np.array([0.036, 0.0361, 0.0359])},
+            GRAPHLESS_MODEL: {"distributed": np.array([0.036, 0.0361, 0.0359])},
         }
 
     better = table2._graph("made", errors([0.034, 0.0341, 0.0339]), own=0.0364)

@@ -1,4 +1,4 @@
-"""Theorem 2: what is measured of a run against the whole graph, the inequalities against the paper's sums."""
+"""Theorem 2: measurements of a run against the whole graph, the inequalities against the paper's sums."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +18,7 @@ from gossamer.experiments import bounds, theory
 
 
 def made(steps: int = 30, decay: float = 0.3) -> dict[str, Any]:
-    """A trajectory of made numbers; no run would have them."""
+    """A trajectory of artificial numbers."""
     random = np.random.default_rng(5)
     columns = ("apart", "slope", "stationarity", "loss", "inner", "projected", "secant", "recursion")
     table = {name: random.uniform(0.5, 1.5, steps + 1).tolist() for name in columns}
@@ -27,7 +27,7 @@ def made(steps: int = 30, decay: float = 0.3) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def short() -> dict[str, Any]:
-    return theory.trajectory(theory.small_problem(), 0.25, 0.1, 60)
+    return theory.measure_trajectory(theory.small_problem(), 0.25, 0.1, 60)
 
 
 def test_the_claims_of_the_theorem_hold_on_a_small_problem(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_claims_of_the_theorem_hold_on_a_small_problem(tmp_path: Path) -> No
 
 def test_every_step_shrinks_the_disagreement_and_adds_a_gradient(short: dict[str, Any]) -> None:
     """Eq. (42), with the step sizes of (C2)."""
-    assert short["eta"] == theory.AGENTS * 0.25
+    assert short["eta"] == theory.RING_AGENTS * 0.25
     assert len(short["apart"]) == 61
     for t, (now, then) in enumerate(pairwise(short["apart"])):
         assert then <= short["radius"] * now + short["eta"] / (1 + 0.1 * t) * short["slope"][t]
@@ -63,15 +63,15 @@ def test_what_is_measured_is_the_whole_graphs(short: dict[str, Any]) -> None:
         value = float(loss(case.problem, weights)) + decay / 2 * sum(float(w.square().sum()) for w in weights)
         return value, torch.cat([part.flatten(1) for part in g], 1)
 
-    points, expected = [], []
+    iterates, expected = [], []
     for _ in range(2):
-        points.append(theory._point(host))
+        iterates.append(theory._point(host))
         weights = case.weights(host)
         centre = [w.mean(0, keepdim=True).expand_as(w).clone() for w in weights]
         flat, flat_centre = (torch.cat([w.flatten(1) for w in part], 1) for part in (weights, centre))
         expected.append((flat, flat_centre, oracle(weights)[1], *oracle(centre)))
         host, _ = run(training_step(host))
-    found = theory._measured(points[1], points[0], 0.2 * M)
+    found = theory._measure(iterates[1], iterates[0], 0.2 * M)
     w, w_S, g, L_S, g_S = expected[1]
     assert float((g_S.norm() - g.norm()).abs()) > 0.01  # else the test below would not tell them apart
     assert found["slope"] == pytest.approx(float(g.norm()), rel=1e-10)
@@ -84,8 +84,8 @@ def test_what_is_measured_is_the_whole_graphs(short: dict[str, Any]) -> None:
     along = float((g_S - expected[0][4]).norm() / (w_S - expected[0][1]).norm())
     assert found["secant"] == pytest.approx(max(across, along), rel=1e-10)
     assert found["recursion"] < 1e-13
-    wrong = replace(points[0], gradient=2 * points[0].gradient)
-    assert theory._measured(points[1], wrong, 0.2 * M)["recursion"] > 1e-3
+    wrong = replace(iterates[0], gradient=2 * iterates[0].gradient)
+    assert theory._measure(iterates[1], wrong, 0.2 * M)["recursion"] > 1e-3
 
 
 def test_the_bound_on_the_disagreement_is_the_papers_sum() -> None:
@@ -103,7 +103,7 @@ def test_the_bounds_of_the_descent_are_the_papers_sums() -> None:
     eta = [found["eta"] / (1 + found["decay"] * t) for t in range(T + 1)]
     g, L = found["stationarity"], found["loss"]
     lemma, whole = bounds.descent_slack(found)
-    left, right = bounds.summed(found)
+    left, right = bounds.descent_sums(found)
     assert len(lemma) == len(whole) == T
     for t in range(T):
         by_lemma = L[t] - eta[t] * found["inner"][t] + c / 2 * eta[t] ** 2 * found["projected"][t]

@@ -1,4 +1,4 @@
-"""Many runs at once: in order, each once, kept when they are done; a divergence is a result; nothing is left behind."""
+"""Many runs at once: in order, each once, cached when done; a divergence is a result; no process survives."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from gossamer.experiments import setup, trials
 from gossamer.experiments.reproduction import Cache, Claim
 from gossamer.experiments.trials import (
     Curve,
+    fail_diverged,
     final,
+    format_points,
+    format_steps,
     interval,
-    judged,
-    points,
     run_plan,
     run_trials,
-    slashed,
     stack,
     steps_of,
     steps_to,
@@ -38,27 +38,27 @@ def curve(losses: list[float | None], **more: Any) -> Curve:
 
 
 def test_runs_come_back_in_order_and_are_trained_once(tmp_path: Path) -> None:
-    told: list[tuple[int, int, str]] = []
+    calls: list[tuple[int, int, str]] = []
     plans = [{**SMALL, "seed": seed} for seed in (2, 0, 1)]
-    first = run_trials(Cache(tmp_path), plans, lambda *state: told.append(state))
-    assert [done for done, _, _ in told] == [1, 2, 3]
-    assert all("digits, gcn, momentum, 3 agents, seed" in text and "loss" in text for _, _, text in told)
+    first = run_trials(Cache(tmp_path), plans, lambda *state: calls.append(state))
+    assert [done for done, _, _ in calls] == [1, 2, 3]
+    assert all("digits, gcn, momentum, 3 agents, seed" in text and "loss" in text for _, _, text in calls)
     for plan, found in zip(plans, first, strict=True):
         alone = train_alone(plan)  # in this process: the same numbers
         assert {k: v for k, v in alone.items() if k != "seconds"} == {k: v for k, v in found.items() if k != "seconds"}
         assert found["step"] == [0, 10, 20]
-    told.clear()
-    assert run_trials(Cache(tmp_path), plans, lambda *state: told.append(state)) == first
-    assert told == [(3, 3, "from an earlier run")]
+    calls.clear()
+    assert run_trials(Cache(tmp_path), plans, lambda *state: calls.append(state)) == first
+    assert calls == [(3, 3, "from an earlier run")]
 
 
 def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     (found,) = run_trials(
-        Cache(tmp_path), [{**SMALL, "update": "gd", "step_size": 1e30}], lambda done, total, text: told.append(text)
+        Cache(tmp_path), [{**SMALL, "update": "gd", "step_size": 1e30}], lambda done, total, text: calls.append(text)
     )
     assert found["diverged"]
-    assert "diverged" in told[0]
+    assert "diverged" in calls[0]
     assert np.isnan(stack([found], "loss")[0, -1])
 
 
@@ -91,16 +91,16 @@ def test_a_run_may_end_once_its_loss_is_low() -> None:
 
 def test_no_claim_holds_if_a_run_diverged() -> None:
     claim = Claim("so", "measured", True)
-    assert judged([claim], {"d": {"a": [curve([1.0])]}}) == [claim]
-    (lost,) = judged([claim], {"d": {"a": [curve([1.0]), curve([1.0]) | {"diverged": True}]}})
+    assert fail_diverged([claim], {"d": {"a": [curve([1.0])]}}) == [claim]
+    (lost,) = fail_diverged([claim], {"d": {"a": [curve([1.0]), curve([1.0]) | {"diverged": True}]}})
     assert not lost.holds
     assert "1 runs diverged" in lost.measured
 
 
 def test_points_are_told_with_their_interval_if_there_is_one() -> None:
-    assert points(0.0123, 0.01, 0.02) == "+1.23 [1.00, 2.00]"
-    assert points(-0.5, -0.5, -0.5) == "-50.00"
-    assert slashed([20.0, np.inf]) == "20 / never"
+    assert format_points(0.0123, 0.01, 0.02) == "+1.23 [1.00, 2.00]"
+    assert format_points(-0.5, -0.5, -0.5) == "-50.00"
+    assert format_steps([20.0, np.inf]) == "20 / never"
 
 
 def test_a_plan_becomes_curves_and_a_table(tmp_path: Path) -> None:
@@ -154,16 +154,19 @@ def test_the_search_takes_the_least_of_its_measure_and_never_a_divergence(
         ]
 
     monkeypatch.setattr(setup, "run_trials", pretend)
-    grid = {"a": {"step_size": (0.1, 1.0, 10.0)}, "b": {"momentum": (0.8, 0.5, 0.9), "step_size": (1.0, 10.0)}}
+    grid: dict[str, dict[str, tuple[float, ...]]] = {
+        "a": {"step_size": (0.1, 1.0, 10.0)},
+        "b": {"momentum": (0.8, 0.5, 0.9), "step_size": (1.0, 10.0)},
+    }
     variants = {"a": SMALL, "b": SMALL}
-    least = setup.search(Cache(tmp_path), variants, grid, "loss", lambda *state: None)
+    least = setup.search_grid(Cache(tmp_path), variants, grid, "loss", lambda *state: None)
     assert least == {"a": {"step_size": 1.0}, "b": {"momentum": 0.5, "step_size": 1.0}}
-    least = setup.search(Cache(tmp_path), variants, grid, "validation_loss", lambda *state: None)
+    least = setup.search_grid(Cache(tmp_path), variants, grid, "validation_loss", lambda *state: None)
     assert least == {"a": {"step_size": 0.1}, "b": {"momentum": 0.5, "step_size": 1.0}}
 
 
 def test_the_tuned_constants_lie_inside_their_grids() -> None:
-    """At an edge a better one might lie beyond."""
+    """Tuned values lie inside their grids: at an edge a better one might lie beyond."""
     for dataset, methods in setup.STEP_SIZES.items():
         assert set(methods) == set(setup.METHODS)
         assert set(methods.values()) <= set(setup.GRIDS[dataset][1:-1])
@@ -220,7 +223,7 @@ def test_an_interruption_keeps_what_is_done_and_leaves_no_process(tmp_path: Path
 
 def test_a_worker_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[int] = []
-    monkeypatch.setattr(trials.torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr(trials.signal, "signal", lambda *arguments: None)
+    monkeypatch.setattr("torch.set_num_threads", set_to.append)
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     trials._prepare_worker()
     assert set_to == [1]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -58,7 +59,7 @@ def test_the_command_writes_and_prints_the_verdict(tmp_path: Path, monkeypatch: 
     def pretend(out: Path, quick: bool, seeds: int, follow: object) -> Outcome:
         return Outcome("theory", [claim("a", True), claim("b", False)], [])
 
-    monkeypatch.setitem(command.EXPERIMENTS, "theory", pretend)
+    monkeypatch.setattr(command, "load_experiments", lambda: {"theory": pretend})
     done = CliRunner().invoke(app, ["reproduce", "theory", "--out", str(tmp_path), "--json"])
     assert json.loads(done.stdout)["theory"]["verdict"] == "confirmed in part; what is not: b"
     shown = CliRunner().invoke(app, ["reproduce", "theory", "--out", str(tmp_path)])
@@ -70,7 +71,8 @@ def test_the_documented_verdicts_are_those_that_were_computed() -> None:
     """docs/claims.json is the claims.json of a whole reproduction; the page carries its tables word for word."""
     stored = json.loads((DOCS / "claims.json").read_text())
     outcomes = [from_dict(part) for part in stored.values()]
-    assert [outcome.name for outcome in outcomes] == list(TITLES) == list(command.EXPERIMENTS)
+    assert [outcome.name for outcome in outcomes] == list(TITLES) == list(command.load_experiments())
+    assert get_args(command.Part) == (*TITLES, "all")
     assert all(part["verdict"] == verdict(made.claims) for part, made in zip(stored.values(), outcomes, strict=True))
     page = (DOCS / "reproduction.md").read_text()
     assert summary_table(outcomes) in page

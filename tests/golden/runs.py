@@ -83,7 +83,7 @@ def graph_for(name: str) -> DataGraph:
     edges = np.argwhere(np.triu(random.random((n, n)) < close, 1))
     edges = np.unique(np.concatenate([edges, np.stack([np.arange(n - 1), np.arange(1, n)], 1)]), axis=0)
     masks = random.permutation(n)
-    split = {"train": masks < 24, "validation": (masks >= 24) & (masks < 40), "test": masks >= 40}
+    split: dict[str, Any] = {"train": masks < 24, "validation": (masks >= 24) & (masks < 40), "test": masks >= 40}
     features = random.standard_normal((3, 7))[block] + random.standard_normal((n, 7))
     if "batch" not in RUNS.get(name, {}):
         return make_graph("golden", edges, features.astype(np.float32), block, **split)

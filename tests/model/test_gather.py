@@ -80,7 +80,8 @@ class Restricted:
 
     def combine(self, terms: list[np.ndarray]) -> np.ndarray:
         on_fields = [torch.from_numpy(x[self.fields[p]]) for p, x in zip(self.filter.powers, terms, strict=True)]
-        return drive(self.filter.combine(on_fields, self.within), self.blocks[::-1]).numpy()
+        found: np.ndarray = drive(self.filter.combine(on_fields, self.within), self.blocks[::-1]).numpy()
+        return found
 
     def transposed(self, g: np.ndarray) -> list[np.ndarray]:
         """The gradients of all x_p, spread to all vertices."""

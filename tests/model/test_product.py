@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.model.product import ALONE, plan_dense, plan_sparse
+from gossamer.model.product import LONG_STRETCH, plan_dense, plan_sparse
 
 INPUTS, WIDTH, OUT = 7, 3, 2
 BATCH = pytest.mark.parametrize("batch", [(), (4,)], ids=["plain", "batch"])
@@ -161,7 +161,7 @@ def test_sparse_features_of_other_types_are_converted(kind: type) -> None:
 def test_stretches_and_batches_together(batch: tuple[int, ...], data: st.DataObject) -> None:
     """Large slabs that lie together are multiplied in place, small and scattered ones in batches; some inputs serve
     twice and some never."""
-    large, small = data.draw(st.integers(ALONE, ALONE + 3)), data.draw(st.integers(1, 5))
+    large, small = data.draw(st.integers(LONG_STRETCH, LONG_STRETCH + 3)), data.draw(st.integers(1, 5))
     random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     inputs = large + 10
     first = data.draw(st.integers(0, 8))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from numpy.typing import NDArray
 from oracles.graphs import adjacencies, csr, cycles, random_adjacency
 
 from gossamer.errors import GossamerError
@@ -10,8 +11,9 @@ from gossamer.model import SHIFTS, make_shift
 from gossamer.model.shift import scaled_laplacian
 
 
-def dense_shift(A: np.ndarray, kind: str) -> np.ndarray:
-    one, degree = np.eye(len(A)), A.sum(1)
+def dense_shift(A: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    one = np.eye(len(A))
+    degree: NDArray[np.float64] = A.sum(1)
     if kind == "identity":
         return one
     if kind == "laplacian":

@@ -31,8 +31,9 @@ def sparsest(
     """
     A = (~links & ~np.eye(len(links), dtype=bool)).astype(float)
     C, constraints = _mixing(len(links), 1.0 - gap, nonnegative)
-    for k, z in [] if floors is None else np.argwhere(floors):
-        constraints.append(C[k, z] >= floors[k, z] if floors[k, z] > 0 else C[k, z] <= floors[k, z])
+    signed = np.zeros_like(A) if floors is None else floors
+    for k, z in np.argwhere(signed):
+        constraints.append(C[k, z] >= signed[k, z] if signed[k, z] > 0 else C[k, z] <= signed[k, z])
     return _solve(cp.sum(cp.multiply(A, cp.abs(C))), constraints, solver), np.asarray(C.value)
 
 

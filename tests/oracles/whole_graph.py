@@ -3,6 +3,7 @@
 Nothing here imports gossamer; the formulas are re-derived from the paper.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,13 +46,18 @@ def polynomials(D: Tensor, kind: str, order: int) -> list[Tensor]:
 def outputs(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None, step: int | None) -> Tensor:
     """Every vertex's output with weights[l] [m(, P+1), in, out]; dropout as in `step`, or none."""
     h = problem.X
-    activations = {"relu": torch.relu, "tanh": torch.tanh, "elu": torch.nn.functional.elu, "identity": lambda z: z}
+    activations: dict[str, Callable[[Tensor], Tensor]] = {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "elu": torch.nn.functional.elu,
+        "identity": lambda z: z,
+    }
     for index, (kind, order, activation) in enumerate(problem.layers):
         if step is not None and problem.dropout:
             h = h * dropout_mask(h.shape, problem.seed, step, index, problem.dropout) / (1 - problem.dropout)
         powers = polynomials(problem.D, kind, order)
         stack = weights[index] if weights[index].ndim == 4 else weights[index].unsqueeze(1)
-        z = 0
+        z = torch.zeros((), dtype=h.dtype)
         for p, matrix in enumerate(powers):
             own = stack[problem.owner, p]  # [n, in, out]: every vertex with its own agent's weights
             x = torch.einsum("n...i,nio->n...o", h, own)
@@ -139,16 +145,16 @@ def recursion(
 
 
 def dropout_mask(shape: tuple[int, ...], seed: int, step: int, layer: int, dropout: float) -> Tensor:
-    """The keyed dropout mask, one entry at a time in Python integers."""
+    """The counter-based dropout mask, one entry at a time in Python integers."""
     mask = torch.empty(shape, dtype=torch.float64)
     key = splitmix(seed, step, layer) >> 32
-    for place in torch.cartesian_prod(*(torch.arange(size) for size in shape)).tolist():
-        vertex, column = place[0], place[-1]
+    for entry in torch.cartesian_prod(*(torch.arange(size) for size in shape)).tolist():
+        vertex, column = entry[0], entry[-1]
         word = mixed(vertex, 0x2545F491, 2) + mixed(column, 0x1B873593, 2)
         if len(shape) == 3:
-            word += mixed(mixed(place[1], 0x1B873593, 2), 0x2545F491, 2)
+            word += mixed(mixed(entry[1], 0x1B873593, 2), 0x2545F491, 2)
         kept = (mixed(word & MASK32, key, 1) ^ 0x80000000) >= round(dropout * 2**32)
-        mask[tuple(place)] = float(kept)
+        mask[tuple(entry)] = float(kept)
     return mask
 
 

@@ -6,6 +6,7 @@ A lie is made from what the agent knows at that moment: its neighbours' position
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -65,7 +66,7 @@ class ByzantineAgent:
                 for number in range(FLOOD):
                     self.network.later(when + number / FLOOD, lambda: self._send_lie(Lie.FLOOD))
             else:
-                self.network.later(when, lambda lie=lie: self._send_lie(lie))
+                self.network.later(when, partial(self._send_lie, lie))
 
     def _follow(self, sender: int, receiver: int, message: bytes) -> bytes:
         if self.agent in (sender, receiver) and not is_frame(message):
@@ -163,7 +164,7 @@ class ByzantineAgent:
         low, high = 1.01 * MAGNITUDE_LIMIT, 1e300
         if lie is Lie.JUMP:
             low, high = 1.01 * GROWTH_LIMIT * GROWTH_FLOOR, MAGNITUDE_LIMIT
-        return self.random.choice([-1, 1]) * low * (high / low) ** self.random.random()
+        return float(self.random.choice([-1, 1]) * low * (high / low) ** self.random.random())
 
     def _spoil(self, message: bytes) -> bytes:
         header: Any = decode(message, RUN, self.agent)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from gossamer.model import Params
 from gossamer.peers import checkpoints
 from gossamer.peers.checkpoints import CheckpointStore
 
@@ -66,9 +67,9 @@ class FakeDisk:
     """Content of an agent's disk; `dies` may end the agent before or after a write, never within one."""
 
     keep: int
-    first: tuple[dict, dict]
+    first: tuple[Params, Params]
     dies: Callable[[Kill], None]
-    checkpoints: dict[int, tuple[dict, dict]] = field(default_factory=dict)
+    checkpoints: dict[int, tuple[Params, Params]] = field(default_factory=dict)
     number: int = 0
     diverged: int = -1
     done: bool = False
@@ -102,7 +103,7 @@ class FakeDisk:
     def steps(self) -> list[int]:
         return sorted({0, *self.checkpoints})
 
-    def save(self, step: int, params: dict, state: dict) -> None:
+    def save(self, step: int, params: Params, state: Params) -> None:
         self.dies(Kill.CHECKPOINT_UNWRITTEN)
         self.checkpoints[step] = (copied(params), copied(state))
         kept = sorted({0, *(s for s in self.checkpoints if s <= step)})[-self.keep :]
@@ -115,7 +116,7 @@ class FakeDisk:
         self.checkpoints = {s: part for s, part in self.checkpoints.items() if s not in given_up}
         self.diverged = diverged
 
-    def load(self, step: int) -> tuple[dict, dict]:
+    def load(self, step: int) -> tuple[Params, Params]:
         params, state = self.checkpoints.get(step, self.first)
         return copied(params), copied(state)
 
@@ -160,7 +161,7 @@ class DamagedDisk(FakeDisk):
     def steps(self) -> list[int]:
         return self.files.steps()
 
-    def save(self, step: int, params: dict, state: dict) -> None:
+    def save(self, step: int, params: Params, state: Params) -> None:
         self.dies(Kill.CHECKPOINT_UNWRITTEN)
         self.files.save(step, params, state)
         self.checkpoints = dict.fromkeys(self.files.steps(), ({}, {}))
@@ -170,7 +171,7 @@ class DamagedDisk(FakeDisk):
         self.files.discard(diverged, start)
         self.checkpoints = dict.fromkeys(self.files.steps(), ({}, {}))
 
-    def load(self, step: int) -> tuple[dict, dict]:
+    def load(self, step: int) -> tuple[Params, Params]:
         return self.files.load(step)
 
     def forget(self) -> None:

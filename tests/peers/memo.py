@@ -12,7 +12,8 @@ from peers.disks import FakeDisk, copied
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
+from gossamer.model import Params
 from gossamer.peers.program import train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange, Program
 
@@ -21,7 +22,7 @@ from gossamer.peers.protocol.exchanges import PlannedExchange, Program
 class Stage:
     """A run between two inboxes: checkpoints and records, then an exchange, or the end."""
 
-    saved: list[tuple[int, dict, dict]]
+    saved: list[tuple[int, Params, Params]]
     records: list[tuple[int, Any]]
     planned: PlannedExchange | None
     later: "dict[bytes, Stage]" = field(default_factory=dict)  # by the bits of the inbox
@@ -31,15 +32,15 @@ class Stage:
 class _Recorder:
     """Stands in for a disk with one checkpoint: saves become part of a stage."""
 
-    first: tuple[dict, dict]
-    saved: list[tuple[int, dict, dict]] = field(default_factory=list)
+    first: tuple[Params, Params]
+    saved: list[tuple[int, Params, Params]] = field(default_factory=list)
     records: list[tuple[int, Any]] = field(default_factory=list)
 
-    def load(self, step: int) -> tuple[dict, dict]:
+    def load(self, step: int) -> tuple[Params, Params]:
         params, state = self.first
         return copied(params), copied(state)
 
-    def save(self, step: int, params: dict, state: dict) -> None:
+    def save(self, step: int, params: Params, state: Params) -> None:
         self.saved.append((step, copied(params), copied(state)))
 
     def stage(self, run: Program, inbox: Inbox | None) -> Stage:
@@ -49,7 +50,7 @@ class _Recorder:
         except StopIteration:
             return Stage(self.saved, self.records, None)
         # Copies, because the run may overwrite its own.
-        messages = {link: joined(message).clone() for link, message in exchange.messages.items()}
+        messages = {link: join_parts(message).clone() for link, message in exchange.messages.items()}
         copy = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
         return Stage(self.saved, self.records, PlannedExchange(plan, step, copy))
 

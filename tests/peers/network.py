@@ -110,7 +110,8 @@ class Network:
         assert self.events, f"nothing more happens: {self.told()}"
         self.now, _, kind, what = heapq.heappop(self.events)
         if kind == "call":
-            return what()
+            what()
+            return
         if kind == "power cut":
             for agent in list(self.members):
                 self.kill(agent)
@@ -229,7 +230,7 @@ class Network:
     def _program(self, k: int, step: int) -> Any:
         """The training run; who reads its exchanges learns which messages come next."""
         start = train_from if self.memory is None else partial(memoise_program, self.memory)
-        exchanges = start(
+        exchanges: Any = start(
             self.problem.hosts[k],
             self.settings,
             self.disks[k],

@@ -54,8 +54,8 @@ class Proxy:
                     for one in list(self._other):
                         self._drop(ready, one)
                 for key, _ in found:
+                    assert isinstance(key.fileobj, socket.socket)
                     one = key.fileobj
-                    assert isinstance(one, socket.socket)
                     if one is self._listening:
                         self._accept(ready)
                     elif one in self._other:

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_an_event_takes_the_same_work_however_many_came(monkeypatch: pytest.Monk
         def close(self) -> None:
             calls["close"] += 1
 
-    made = module._Connection
+    made: Any = module._Connection
     monkeypatch.setattr(module, "_duplicate", lambda number, near: made(Nothing(), f"10.0.0.{number % 200}", number))
     connections = Connections(SHARE, 1, True, lambda address, why: calls.update(["shut"]))
     for number in range(4000):
@@ -280,7 +281,7 @@ def test_without_a_descriptor_left_a_connection_is_shut_at_once(line: Line, monk
     def no_more(number: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(module.os, "dup", no_more)
+    monkeypatch.setattr(os, "dup", no_more)
     far, _ = line.come()
     assert not is_open(far)
     assert line.connections._accepted == {}

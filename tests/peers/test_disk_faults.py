@@ -4,13 +4,14 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from agents.cases import make_case
 from peers.disks import capture_log
-from peers.training import deployed
+from peers.harness import deployed
 from safetensors.torch import load_file, save_file
 
 from gossamer.api import predict, resume, train
@@ -62,7 +63,7 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut_off, empty])
-def test_a_run_goes_on_from_the_newest_whole_checkpoint(damage, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_the_newest_whole_checkpoint(damage: Callable[[Path], None], tmp_path: Path) -> None:
     graph, folder = make_case(n=40).graph, tmp_path / "run"
     whole = train(graph, settings()).run
     interrupted(folder, graph)
@@ -140,7 +141,11 @@ def test_a_second_process_is_kept_out_of_a_run_directory(tmp_path: Path) -> None
 
     def disturb(step: int, loss: float) -> None:
         def again() -> None:
-            for other in (lambda: resume(folder, graph=graph), lambda: train(graph, settings(), out=folder)):
+            others: tuple[Callable[[], object], ...] = (
+                lambda: resume(folder, graph=graph),
+                lambda: train(graph, settings(), out=folder),
+            )
+            for other in others:
                 with pytest.raises(GossamerError) as error:
                     other()
                 refused.append(str(error.value))

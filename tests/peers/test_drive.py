@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peers.memberships import make_membership
@@ -71,14 +72,13 @@ def test_own_arithmetic_is_not_the_others_silence(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(peer, "time", clock)
-    drive = lambda: peer._drive(  # noqa: E731
-        Finished(clock),
-        Talker(clock, speaks),
-        MetricsLog(tmp_path / "m"),
-        RefusalLog(tmp_path / "r", 0),
-        peer.PeerOptions(),
-        0,
-    )
+    member: Any = Finished(clock)
+    transport: Any = Talker(clock, speaks)
+    metrics, refusals = MetricsLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
+
+    def drive() -> None:
+        peer._drive(member, transport, metrics, refusals, peer.PeerOptions(), 0)
+
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first
     else:

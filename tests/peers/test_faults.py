@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from peers.harness import M, check, deployed, simulated, state_folder, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
-from peers.training import M, check, deployed, simulated, state_folder, weights
 from peers.traps import STEP, Action, Moment, Trap
 
 from gossamer.peers.local_processes import write_local_shards
@@ -207,5 +207,5 @@ def cable() -> Iterator[tuple[list[tuple[Path, ...]], Callable[[str], None]]]:
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces cannot be made here: {getattr(error, 'stderr', None) or error}")
         user = Path(f"/proc/{left}/ns/user")
-        spaces = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
+        spaces: list[tuple[Path, ...]] = [(user, Path(f"/proc/{holder}/ns/net")) for holder in (left, right)]
         yield spaces, lambda state: within(left, "ip", "link", "set", "left", state)

@@ -15,7 +15,7 @@ from peers.problems import M, Problem, problem
 from peers.schedules import check
 
 from gossamer.agents import Outbox, Phase
-from gossamer.agents.quantisation import Rounding
+from gossamer.agents.quantisation import Quantiser
 from gossamer.data import make_graph
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.checkpoints import CheckpointStore
@@ -115,7 +115,7 @@ def test_an_agent_does_not_send_what_others_refuse() -> None:
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
 def test_codes_are_measured_by_their_scales(bits: int) -> None:
-    rounding = Rounding(bits)
+    rounding = Quantiser(bits)
     rows = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)) * 1e5
     largest = rounding.largest(rounding.encode(rows))
     assert rows.abs().max() <= largest < 1.3 * rows.abs().max()
@@ -148,12 +148,18 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
         while not (network.members.get(1) and network.members[1].position[0] == 2):
             network.step()
         member = network.members[1]
-        member._on_refused = lambda sender, error, refused=refused: refused.append((sender, str(error)))
+
+        def note(sender: int, error: RefusedError, found: list[tuple[int, str]] = refused) -> None:
+            found.append((sender, str(error)))
+
+        member._on_refused = note
         while str(member.exchanges.current.phase) != phase or 0 not in member.waiting_for:
             network.step()
         exchange = member.exchanges.current
         (shape,) = [shape for link, shape in exchange.expected.items() if link.sender == 0]
-        plan = member._expectations(member.position).plan
+        expected = member._expectations(member.position)
+        assert expected is not None
+        plan = expected.plan
         frame = Frame(0, member.epoch, member.position, plan, phase, exchange.index, torch.full(shape, 1e30).double())
         member.receive(0, encode(frame, RUN), network.now)
         network.run()

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ COMPRESSED = {"topology": "ring", "compress": "power:1,bits=8", "track": True}
     ],
     ids=str,
 )  # fmt: skip
-def test_a_quiet_network_gives_the_bits_of_the_simulation(changes: dict) -> None:
+def test_a_quiet_network_gives_the_bits_of_the_simulation(changes: dict[str, Any]) -> None:
     network = Network(problem(**changes), Faults(), seed=0)
     network.run()
     check(network)
@@ -118,7 +119,7 @@ def test_everyone_stopped_and_started_again_goes_on() -> None:
 
 def test_a_replayed_message_of_an_earlier_epoch_is_refused() -> None:
     network = Network(problem(), Faults(), seed=0)
-    overheard: list = []
+    overheard: list[Any] = []
     network.overhear = lambda sender, receiver, message: overheard.append((sender, receiver, message))
     while len(network.disks[0].checkpoints) < 2:
         network.step()
@@ -176,7 +177,7 @@ def test_a_slow_link_is_not_flooded() -> None:
     """Half a second each way and no loss: the pace adapts, and little is sent twice."""
     made = problem(steps=30, checkpoint_every=30, evaluate_every=30)
     network = Network(made, Faults(delay=0.5, steady=True), seed=0)
-    sent: list = []
+    sent: list[Any] = []
     network.overhear = lambda *message: sent.append(message) if is_frame(message[2]) else None
     network.run()
     assert len(sent) < 1.5 * len(set(sent))
@@ -252,7 +253,7 @@ def test_agents_that_wait_for_a_last_one_do_not_flood_each_other() -> None:
     while not network.disks[0].done:
         network.step()
     network.isolate(0, network.now + 100)
-    sent: list = []
+    sent: list[Any] = []
     network.overhear = lambda sender, receiver, message: sent.append((sender, receiver))
     network.run()
     check(network)

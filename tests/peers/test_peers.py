@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from peers.harness import STEPS, check, deployed, in_threads, over, simulated, state_folder
 from peers.memory import Hub
-from peers.training import STEPS, check, deployed, in_threads, over, simulated, state_folder
 
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards

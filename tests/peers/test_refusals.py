@@ -7,8 +7,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from gossamer.peers.refusals import RefusalLog
 LARGEST = 10_000
 
 
-def lines(path: Path) -> list[dict]:
+def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -163,7 +164,8 @@ def test_a_message_of_many_parts_is_refused_and_the_next_one_heard(pair: Pair) -
     friend = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST)
     friend._outgoing[0].send_multipart([b"part"] * 1000)
     friend.send(0, b"whole")
-    deadline, found = time.monotonic() + 20, []
+    deadline = time.monotonic() + 20
+    found: Sequence[tuple[int, memoryview]] = []
     while not found and time.monotonic() < deadline:
         found = sockets.receive(0.05)
     assert [(sender, bytes(message)) for sender, message in found] == [(1, b"whole")]

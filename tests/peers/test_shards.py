@@ -5,14 +5,16 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from peers.training import deployed, state_folder
+from peers.harness import deployed, state_folder
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_local_shards, write_secret
+from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
@@ -44,9 +46,8 @@ def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> No
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
         assert torch.equal(found.train_pass.features, expected.train_pass.features)
-        assert found.train_pass.plan.layers[0].propagations[0].rows.outgoing == (
-            expected.train_pass.plan.layers[0].propagations[0].rows.outgoing
-        )
+        rows: list[Any] = [host.train_pass.plan.layers[0].propagations[0].rows for host in (found, expected)]
+        assert rows[0].outgoing == rows[1].outgoing
 
 
 def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Statements of agents: signed by their subjects, for one run and one epoch, and by keys that come from one secret."""
 
+from typing import Any
+
 import pytest
 import zmq.utils.z85 as z85
 from nacl.signing import VerifyKey
@@ -11,7 +13,7 @@ from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, derive_verify_key, make_keyring
 from gossamer.peers.protocol.statements import sign_done, sign_restorable
 
-STEPS = {"run": "run", "agent": 1, "epoch": 4, "incarnation": 7, "steps": (0, 2)}
+STEPS: dict[str, Any] = {"run": "run", "agent": 1, "epoch": 4, "incarnation": 7, "steps": (0, 2)}
 
 
 def test_a_public_key_is_two_keys_that_come_from_one_secret() -> None:

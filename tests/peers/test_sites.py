@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peers.harness import M, deployed, in_threads, simulated
 from peers.memory import Hub
 from peers.processes import Agents, wait_until
-from peers.training import M, deployed, in_threads, simulated
 from scipy import sparse
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import find_free_ports, write_secret
+from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.metrics import MetricsLog
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.keys import make_agent_keys
+from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import PeerOptions, read_secret, run_peer, train_agent
 from gossamer.peers.shards.sites import POOLED_SETTINGS, make_site_shard, read_site_shard, write_site_shard

@@ -26,7 +26,8 @@ def pair() -> Iterator[tuple[Sockets, Contact, str]]:
 
 
 def arrivals(sockets: Sockets, seconds: float = 2.0) -> list[tuple[int, bytes]]:
-    deadline, found = time.monotonic() + seconds, []
+    deadline = time.monotonic() + seconds
+    found: list[tuple[int, bytes]] = []
     while time.monotonic() < deadline and not found:
         found += [(sender, bytes(message)) for sender, message in sockets.receive(0.05)]
     return found

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peers.harness import check, deployed, in_threads, over, simulated
 from peers.memory import Hub
-from peers.training import check, deployed, in_threads, over, simulated
 
 from gossamer.peers.local_processes import find_free_ports, write_local_shards
 from gossamer.peers.network.addresses import Contact

@@ -96,7 +96,7 @@ def test_numbers_stay_where_they_arrived_unless_they_lie_askew() -> None:
     message = encode(FRAME, "run")
     arrived = torch.zeros(len(message) + 8, dtype=torch.uint8).numpy()
     for offset in (0, 4, 1):
-        part = memoryview(arrived)[offset : offset + len(message)]
+        part = arrived.data[offset : offset + len(message)]
         part[:] = message
         announced = decode(part, "run", 2)
         assert not isinstance(announced, Status)

@@ -13,6 +13,7 @@ from gossamer import files
 from gossamer.peers import process as peer
 from gossamer.peers import work
 from gossamer.peers.network.sockets import Sockets
+from gossamer.peers.program import train_from
 from gossamer.peers.protocol.wire import FRAME
 
 LIMIT = 100  # seconds after which a peer ends itself, whatever has become of the test
@@ -62,7 +63,8 @@ class _TrapRunner:
 
     def begin(self, *arguments: Any) -> Any:
         """The program of a run, watched."""
-        run, inbox = BEGIN(*arguments), None
+        run: Any = BEGIN(*arguments)
+        inbox = None
         while True:
             try:
                 plan, step, exchange = run.send(inbox)
@@ -97,7 +99,7 @@ class _TrapRunner:
         FSYNC(file)
 
 
-BEGIN, FSYNC = work.train_from, os.fsync
+BEGIN, FSYNC = train_from, os.fsync
 
 
 def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, ...]) -> None:

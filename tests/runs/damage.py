@@ -116,7 +116,7 @@ def _damaged(tensor: torch.Tensor, draw: random.Random) -> Iterator[torch.Tensor
 def store(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     """Write arrays in the place of a file's, with right checksums in the file and in the manifest beside it."""
     _, about = read_file(path)
-    words = {key: word for key, word in about.items() if key != "format"}
+    words: dict[str, Any] = {key: word for key, word in about.items() if key != "format"}
     write_tensors(path, {name: part.contiguous() for name, part in tensors.items()}, **words)
     manifest = path.parent / "shard.json"
     if manifest.is_file():

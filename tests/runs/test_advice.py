@@ -1,6 +1,7 @@
 """Warnings come where they should, with their remedy, and nowhere else."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
     ],
     ids=str,
 )
-def test_local_adam_on_skewed_labels_is_warned_of(options: dict, warned: bool) -> None:
+def test_local_adam_on_skewed_labels_is_warned_of(options: dict[str, Any], warned: bool) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
         api.train("digits", **{"step_size": 0.01, "agents": 10, "topology": "complete", **SHORT, **options})
@@ -64,7 +65,7 @@ def test_local_adam_on_skewed_labels_is_warned_of(options: dict, warned: bool) -
     ],
     ids=str,
 )
-def test_adam_with_a_low_rank_is_warned_of(options: dict, warned: bool) -> None:
+def test_adam_with_a_low_rank_is_warned_of(options: dict[str, Any], warned: bool) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
         api.train("digits", **{"agents": 10, "topology": "complete", **SHORT, **options})

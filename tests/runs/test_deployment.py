@@ -1,6 +1,8 @@
 """Data, assignment and topology joined: what is dropped, what is refused, what is sent."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,16 +10,16 @@ import torch
 from agents.cases import make_case, watched
 
 from gossamer import topology
-from gossamer.agents import training_step
-from gossamer.agents.exchange import joined
+from gossamer.agents import Outbox, training_step
+from gossamer.agents.exchange import join_parts
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import host_of, make_deployment
 from gossamer.runs.message_counts import between_hosts, count_messages
-from gossamer.runs.settings import make_settings
+from gossamer.runs.settings import Settings, make_settings
 
 
-def settings(**options):
+def settings(**options: Any) -> Settings:
     return make_settings({"dataset": "case", "agents": 4, "hidden": 5, **options})
 
 
@@ -59,8 +61,8 @@ def test_the_default_topology_is_designed_and_joins_agents_that_share_no_edge() 
 def test_families_and_weights_by_name(kind: str, mixing: str) -> None:
     case = make_case(n=40)
     d = make_deployment(case.graph, settings(topology=kind, mixing=mixing, seed=3), assignment=case.owner)
-    np.testing.assert_array_equal(d.links, topology.FAMILIES[kind](4, 3))
-    np.testing.assert_array_equal(d.combination, topology.WEIGHTS[mixing](d.links))
+    np.testing.assert_array_equal(d.links, topology.TOPOLOGIES[kind].links(d.shared_edges.astype(np.float64), 3))
+    np.testing.assert_array_equal(d.combination, topology.MIXING_WEIGHTS[mixing](d.links, False))
     assert all(d.certificate.assumptions.holds.values())
 
 
@@ -72,7 +74,7 @@ def test_a_share_of_the_links_is_kept_and_both_graphs_renormalised(kind: str) ->
     d = make_deployment(graph, settings(agents=8, topology=kind, keep_links=0.5, seed=2), assignment=owner)
     assert not (d.links & ~whole.links).any()
     assert d.links.sum() // 2 == max(7, np.floor(whole.links.sum() / 4 + 0.5))
-    np.testing.assert_array_equal(d.combination, topology.metropolis(d.links))
+    np.testing.assert_array_equal(d.combination, topology.metropolis_weights(d.links))
     k, z = owner[graph.edges].T
     carried = (k == z) | d.links[k, z]
     assert d.edges_kept == carried.mean() < 1
@@ -91,7 +93,7 @@ def test_a_share_of_the_links_is_kept_and_both_graphs_renormalised(kind: str) ->
         (lambda C: 3 * C - 2 * np.eye(4), "does not contract"),
     ],
 )
-def test_a_wrong_combination_matrix_is_refused(change, message: str) -> None:
+def test_a_wrong_combination_matrix_is_refused(change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
     case = make_case(n=40)
     with pytest.raises(GossamerError, match=message):
         make_deployment(
@@ -101,7 +103,7 @@ def test_a_wrong_combination_matrix_is_refused(change, message: str) -> None:
 
 def test_a_given_matrix_is_held_to_the_links_that_the_topology_allows() -> None:
     case = make_case(n=40)
-    complete, ring = topology.metropolis(topology.complete(4)), topology.metropolis(topology.ring(4))
+    complete, ring = topology.metropolis_weights(topology.complete(4)), topology.metropolis_weights(topology.ring(4))
     for name in ("ring", "line", "star"):
         with pytest.raises(GossamerError, match=rf"without a link \(A3\).*--topology {name} has none"):
             make_deployment(case.graph, settings(topology=name), assignment=case.owner, combination=complete)
@@ -113,7 +115,7 @@ def test_a_given_matrix_is_held_to_the_links_that_the_topology_allows() -> None:
 
 def test_a_link_without_weight_still_carries_data_edges() -> None:
     case = make_case(n=40)
-    C = topology.metropolis(topology.line(4))  # on a ring, whose last link has weight 0
+    C = topology.metropolis_weights(topology.line(4))  # on a ring, whose last link has weight 0
     made = make_deployment(case.graph, settings(topology="ring"), assignment=case.owner, combination=C)
     np.testing.assert_array_equal(made.links, topology.ring(4))
 
@@ -121,7 +123,7 @@ def test_a_link_without_weight_still_carries_data_edges() -> None:
 def test_a_zero_on_the_diagonal_is_refused_unless_nothing_is_mixed() -> None:
     case = make_case(n=40)
     C = (np.ones((4, 4)) - np.eye(4)) / 3  # (A1)-(A3) hold: its other eigenvalues are -1/3
-    given = {"assignment": case.owner, "combination": C}
+    given: dict[str, Any] = {"assignment": case.owner, "combination": C}
     with pytest.raises(GossamerError, match=r"zero on its diagonal.*\(28\)"):
         make_deployment(case.graph, settings(topology="complete"), **given)
     make_deployment(case.graph, settings(topology="complete", consensus_every=0), **given)
@@ -167,7 +169,7 @@ def test_an_assignment_from_a_file(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_agents_that_track_start_alike_unless_told_otherwise(options: dict, alike: bool) -> None:
+def test_agents_that_track_start_alike_unless_told_otherwise(options: dict[str, Any], alike: bool) -> None:
     case = make_case(n=40)
     s = settings(**options)
     host = host_of(make_deployment(case.graph, s, assignment=case.owner), s)
@@ -191,18 +193,18 @@ def test_agents_that_track_start_alike_unless_told_otherwise(options: dict, alik
     ],
     ids=str,
 )
-def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
+def test_counted_messages_are_those_that_are_sent(options: dict[str, Any]) -> None:
     """Every agent on its own host: the bytes in the outboxes equal the plan's, by phase and link."""
     case = make_case(n=40)
     s = settings(topology="complete", **options)
     d = make_deployment(case.graph, s, assignment=case.owner)
     counted = {(link["sender"], link["receiver"]): link for link in count_messages(d, s)["links"]}
-    seen: dict[tuple, int] = {}
+    seen: dict[tuple[int, int, str], int] = {}
 
-    def note(outbox) -> None:
+    def note(outbox: Outbox) -> None:
         for link, message in outbox.messages.items():
             place = (*link, str(outbox.phase))
-            seen[place] = seen.get(place, 0) + joined(message).nbytes
+            seen[place] = seen.get(place, 0) + join_parts(message).nbytes
 
     run_together([watched(training_step(host_of(d, s, [k])), note) for k in range(4)])
     for pair, link in counted.items():
@@ -228,7 +230,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict) -> None:
     ],
     ids=str,
 )
-def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], options: dict) -> None:
+def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], options: dict[str, Any]) -> None:
     case = make_case(n=40)
     s = settings(topology="ring", **options)
     d = make_deployment(case.graph, s, assignment=case.owner)
@@ -237,8 +239,8 @@ def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], 
         hosting[group] = number
     seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
 
-    def note(outbox) -> None:
-        seen[str(outbox.phase)] += sum(joined(message).nbytes for message in outbox.messages.values())
+    def note(outbox: Outbox) -> None:
+        seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
 
     run_together([watched(training_step(host_of(d, s, group, hosting)), note) for group in grouping])
     assert seen == between_hosts(d, s, hosting)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import sparse
 from gossamer.api import resume, train
 from gossamer.engines.simulation import start
 from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.files import write_atomically
 from gossamer.runs import directory
 
 
@@ -128,14 +130,14 @@ def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory.write_atomically(tmp_path / "a", b"old")
+    write_atomically(tmp_path / "a", b"old")
 
     def broken(_: int) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr("os.fsync", broken)
     with pytest.raises(OSError, match="disk full"):
-        directory.write_atomically(tmp_path / "a", b"new")
+        write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -168,7 +170,14 @@ def test_truncated_tensors_are_told(tmp_path: Path) -> None:
 
 def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -> None:
     case = make_case(n=40)
-    options = {"agents": 4, "topology": "complete", "hidden": 5, "steps": 4, "evaluate_every": 2, "baselines": False}
+    options: dict[str, Any] = {
+        "agents": 4,
+        "topology": "complete",
+        "hidden": 5,
+        "steps": 4,
+        "evaluate_every": 2,
+        "baselines": False,
+    }
     train(case.graph, out=tmp_path / "run", given={"assignment": case.owner}, **options)
     path = tmp_path / "run" / "weights.safetensors"
     whole = load_file(path)

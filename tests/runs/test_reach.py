@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from oracles.whole_graph import gradients, outputs
 
 import gossamer
 from gossamer import topology
-from gossamer.agents import training_step
+from gossamer.agents import Outbox, training_step
+from gossamer.agents.consensus import HostedCombination
 from gossamer.agents.consensus.plain import make_mixing
+from gossamer.agents.exchange import join_parts
 from gossamer.api import resume, train
 from gossamer.engines.simulation import run, run_together, start
 from gossamer.errors import GossamerError
@@ -24,7 +27,7 @@ from gossamer.runs import directory
 from gossamer.runs.deployment import host_of, make_deployment
 from gossamer.runs.message_counts import count_messages, total_bytes
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import baseline_settings, go_on
+from gossamer.runs.training import Hooks, baseline_settings, go_on
 
 BASE = {"dataset": "case", "agents": 4, "hidden": 5, "topology": "complete", "initial_deviation": 0.5, "seed": 3}
 
@@ -42,7 +45,8 @@ def test_every_training_setting_reaches_the_host() -> None:
     state = {"velocity.w": torch.ones(1)}
     how.rule.update({"w": torch.zeros(1)}, state, {"w": torch.zeros(1)}, 1.0, 0)
     assert float(state["velocity.w"]) == 0.5
-    first, second = host.network.layers
+    layers: Any = host.network.layers
+    first, second = layers
     assert (first.activation, first.dropout, second.dropout, first.bias) == ("elu", 0.1, 0.3, True)
     assert first.gather.powers == (0, 1, 2)
     weight = host.params["layer.0.weight"]
@@ -58,7 +62,7 @@ def test_the_shift_and_the_mixing_reach_the_deployment(shift: str) -> None:
     settings = make_settings({**BASE, "shift": shift, "mixing": "uniform", "topology": "line"})
     found = make_deployment(case.graph, settings, assignment=case.owner)
     np.testing.assert_array_equal(found.shift.toarray(), make_shift(found.graph.adjacency, shift).toarray())
-    np.testing.assert_array_equal(found.combination, topology.uniform(topology.line(4)))
+    np.testing.assert_array_equal(found.combination, topology.max_degree_weights(topology.line(4)))
 
 
 def test_predictions_equal_the_whole_graph_by_vertex_name(tmp_path: Path) -> None:
@@ -105,8 +109,8 @@ def test_the_references_are_one_agent_with_and_without_the_graph() -> None:
 
 def test_many_agents_mix_by_the_sparse_product() -> None:
     m = 50
-    C = topology.metropolis(topology.ring(m))
-    mixing = make_mixing(C, range(m), torch.float64)
+    C = topology.metropolis_weights(topology.ring(m))
+    mixing = make_mixing(HostedCombination(C, range(m)), torch.float64)
     assert not isinstance(mixing.inside, torch.Tensor)
     psi = {"w": torch.randn(m, 3, 2, dtype=torch.float64)}
     mixed = run(mixing(psi, {"w": torch.empty(m, 3, 2, dtype=torch.float64)}, {}, 0, 0))
@@ -118,10 +122,12 @@ def test_bytes_of_a_batch_are_those_of_its_training_time_steps(batch: int) -> No
     case = make_case(batch=8, n=40)
     settings = make_settings({**BASE, "layers": "gcn", "batch": batch})
     deployment = make_deployment(case.graph, settings, assignment=case.owner)
-    sent = []
+    sent: list[int] = []
 
-    def note(outbox) -> None:
-        sent.extend(t.numel() * t.element_size() for t in outbox.messages.values() if outbox.phase == "forward")
+    def note(outbox: Outbox) -> None:
+        sent.extend(
+            t.numel() * t.element_size() for t in map(join_parts, outbox.messages.values()) if outbox.phase == "forward"
+        )
 
     run_together([watched(training_step(host_of(deployment, settings, [k])), note) for k in range(4)])
     counted = count_messages(deployment, settings)
@@ -148,13 +154,13 @@ def test_a_killed_resumption_keeps_the_new_number_of_steps_and_references_are_no
     graph = make_case(n=40).graph
     train(graph, out=tmp_path / "run", agents=4, steps=4, topology="complete")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is True
-    trained = []
+    trained: list[str] = []
 
-    def hooks(name, first, last):
+    def hooks(name: str, first: int, last: int) -> Hooks:
         trained.append(name)
         if name == "distributed" and last == 9:
             raise RuntimeError("killed")
-        return gossamer.runs.training.Hooks()
+        return Hooks()
 
     resume(tmp_path / "run", hooks=hooks, graph=graph)
     assert trained == ["distributed"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from gossamer.runs.training import Hooks, Run, go_on
 STEPS = 9
 
 
-def settings_for(update: str, dtype: str):
+def settings_for(update: str, dtype: str) -> Settings:
     return make_settings(
         {
             "dataset": "case",
@@ -77,7 +78,7 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
     ],
     ids=str,
 )
-def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict, tmp_path: Path) -> None:
+def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict[str, Any], tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for("momentum", "float32").model_copy(update=changes)
     whole = go_on(start(graph, settings))

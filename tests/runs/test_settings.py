@@ -1,6 +1,7 @@
 """Settings are checked before any work starts, and a mistake names the key and the nearest right one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from gossamer.runs.settings import make_settings, read_settings
         ({"step_size": float("nan")}, "step_size = nan"),
     ],
 )
-def test_mistakes(values: dict, message: str) -> None:
+def test_mistakes(values: dict[str, Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         make_settings(values)
 

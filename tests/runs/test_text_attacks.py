@@ -17,12 +17,11 @@ from gossamer.cli import app
 from gossamer.commands.shard import read_hosts
 from gossamer.errors import GossamerError
 from gossamer.files import read_text
-from gossamer.peers.local_processes import write_secret
-from gossamer.peers.network.keys import make_agent_keys
+from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.shards.site_files import MAX_CLASSES, MAX_OTHER_BYTES
 from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
-from gossamer.runs.toml_files import MOST_BRACKETS, MOST_BYTES, MOST_DOTS, read_toml
+from gossamer.runs.toml_files import MOST_BRACKETS, MOST_DOTS, MOST_TOML_BYTES, read_toml
 
 VALUES: tuple[Any, ...] = (
     *(0, -1, 2**63, 0.5, -1e300, "inf", "nan", "'text'", "''", "true", "[]", "{}", "[1, [2]]", "1979-05-27", "{a = 1}"),
@@ -129,9 +128,7 @@ def test_mutations_of_what_a_site_names(tmp_path: Path, name: str) -> None:
 
 def test_mutations_of_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
-    path.write_text(
-        f"# agents\n10.0.0.1:5555 {make_agent_keys()[0]}\n10.0.0.2:5555\nhost.example:99 {make_agent_keys()[0]}\n"
-    )
+    path.write_text(f"# agents\n10.0.0.1:5555 {keys[0]}\n10.0.0.2:5555\nhost.example:99 {keys[1]}\n")
     mutants(path, lambda: read_hosts(path, 3), 400)
 
 
@@ -148,7 +145,7 @@ def test_mutations_of_hosts(tmp_path: Path) -> None:
         ('a = """' + ' \\"""' * 100_000, "not valid TOML"),
         ("agents = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
         ("agents = 1\nagents = 2", "not valid TOML: Cannot overwrite"),
-        ("x" * (MOST_BYTES + 1), "has more than 1.0 MB, the most that is read"),
+        ("x" * (MOST_TOML_BYTES + 1), "has more than 1.0 MB, the most that is read"),
     ],
 )
 def test_toml_that_would_take_long_or_deep(tmp_path: Path, text: str, message: str) -> None:
@@ -283,7 +280,7 @@ def test_a_device_without_an_end_is_not_read_to_it() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(GossamerError, match="cannot read /dev/zero: expected a file"):
-            read_text(Path("/dev/zero"), MOST_BYTES)
-        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_BYTES
+            read_text(Path("/dev/zero"), MOST_TOML_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_TOML_BYTES
     finally:
         tracemalloc.stop()

@@ -1,4 +1,6 @@
-"""Agent graphs of many kinds for the tests of Section IV, and what every deployable matrix must satisfy."""
+"""Agent graphs of many kinds for the tests of Section IV, and the requirements on a deployable matrix."""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ def hub(m: int) -> Links:
     return links
 
 
-GRAPHS = {
+GRAPHS: dict[str, Callable[[int], Links]] = {
     "alone": lambda m: np.zeros((m, m), dtype=bool),
     "groups": lambda m: cycles(m // 2, m - m // 2) > 0,
     "ring": lambda m: cycles(m) > 0,
@@ -47,14 +49,14 @@ def price(links: Links) -> NDArray[np.float64]:
 
 
 def radius_of(C: NDArray[np.float64]) -> float:
-    """rho(C - 11^T/m) by a solver that knows nothing of symmetry."""
+    """rho(C - 11^T/m) by a solver that does not assume symmetry."""
     return float(abs(np.linalg.eigvals(C - 1 / len(C))).max())
 
 
 def assert_deployable(made: Design, links: Links, gap: float) -> None:
-    """(A1), (A2) with the gap asked for, (A3) on the certificate's links, and the floor on every needed link."""
+    """(A1), (A2) with the gap, (A3) on the certificate's links, and the floor on every needed link."""
     C, m = made.combination, len(links)
-    np.testing.assert_array_equal(made.needed, links)
+    np.testing.assert_array_equal(made.needed_links, links)
     np.testing.assert_array_equal(C, C.T)
     assert abs(C.sum(1) - 1).max() <= 1e-14 * m
     assert radius_of(C) <= 1 - gap + 1e-12
@@ -66,13 +68,13 @@ def assert_deployable(made: Design, links: Links, gap: float) -> None:
 
 
 def _assert_certified(made: Design) -> None:
-    C, m = made.combination, len(made.needed)
-    found = certify(C, links_of(C), made.needed, made).to_dict(1)
+    C, m = made.combination, len(made.needed_links)
+    found = certify(C, links_of(C), made.needed_links, made).to_dict(1)
     assert found["holds"] == {"A1": True, "A2": True, "A3": True}
     pairs = {tuple(pair) for pair in found["needed_links"] + found["added_links"]}
     silent = [C[k, z] for k in range(m) for z in range(m) if k < z and (k, z) not in pairs]
     assert not np.any(silent)
     assert found["missing_links"] == []
-    unneeded = ~made.needed & off_diagonal(m)
+    unneeded = ~made.needed_links & off_diagonal(m)
     np.testing.assert_allclose([made.objective, found["objective"]], abs(C[unneeded]).sum(), rtol=1e-13)
     assert 0 <= made.lower_bound <= made.objective

@@ -11,15 +11,15 @@ from oracles.graphs import random_adjacency
 from topology.cases import GRAPHS, price, radius_of
 
 from gossamer.topology.admm import (
-    Entries,
-    State,
+    AdmmState,
+    EntryPenalty,
     _prox_of_radius,
+    initial_state,
     iterate,
-    literal,
+    iterate_literally,
     problem_29,
     project,
     spectral_radius,
-    start,
 )
 
 SIZES, SEEDS, RADII = st.integers(2, 9), st.integers(0, 10**6), st.floats(0.0, 1.0)
@@ -47,11 +47,13 @@ def feasible(m: int, radius: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     Q, _ = np.linalg.qr(np.column_stack([np.ones(m), random.normal(size=(m, m - 1))]))
     spectrum = radius * random.choice([-1.0, 1.0, random.uniform(-1, 1)], size=m - 1)
-    return np.ones((m, m)) / m + (Q[:, 1:] * spectrum) @ Q[:, 1:].T
+    found: np.ndarray = np.ones((m, m)) / m + (Q[:, 1:] * spectrum) @ Q[:, 1:].T
+    return found
 
 
 def soft(x: np.ndarray, threshold: float) -> np.ndarray:
-    return np.sign(x) * np.maximum(abs(x) - threshold, 0)
+    found: np.ndarray = np.sign(x) * np.maximum(abs(x) - threshold, 0)
+    return found
 
 
 def plain_algorithm(
@@ -134,7 +136,7 @@ def test_the_shrinkage_is_equation_37(m: int, seed: int, penalty: float) -> None
 def test_the_shrinkage_stays_within_bounds(m: int, seed: int, penalty: float) -> None:
     W, low = normal(m, seed), normal(m, seed + 1)
     high, A = low + abs(normal(m, seed + 2)), price(random_adjacency(m, 0.4, seed) > 0)
-    Z = Entries(A, low, high).shrink(W, penalty)
+    Z = EntryPenalty(A, low, high).shrink(W, penalty)
     for nearby in (Z - 1e-4, Z + 1e-4, low, high):  # Z minimises A|z| + penalty/2 (z - W)^2, entry by entry
         other = np.clip(nearby, low, high)
         assert (
@@ -146,7 +148,7 @@ def test_the_shrinkage_stays_within_bounds(m: int, seed: int, penalty: float) ->
 def test_an_iteration_is_s1_s2_s3(m: int, seed: int, radius: float) -> None:
     A = price(random_adjacency(m, 0.4, seed) > 0)
     Z, U, penalty = normal(m, seed), normal(m, seed + 1), 1.7
-    state = next(iterate(problem_29(A), radius, State(Z, Z, U, penalty), relaxation=1.0))
+    state = next(iterate(problem_29(A), radius, AdmmState(Z, Z, U, penalty), relaxation=1.0))
     C1 = literally_projected(Z - U, radius)
     Z1 = soft((C1 + U) * A, 1 / penalty) + (C1 + U) * (1 - A)
     np.testing.assert_allclose(state.C, C1, atol=1e-12)
@@ -165,7 +167,7 @@ def test_the_literal_algorithm_is_the_printed_one_at_every_iteration(
 ) -> None:
     A = price(random_adjacency(m, 0.4, seed) > 0)
     Z, U = normal(m, seed), normal(m, seed + 1)  # "chosen at random"
-    states = list(islice(literal(problem_29(A), radius, State(Z, Z, U, penalty)), 120))
+    states = list(islice(iterate_literally(problem_29(A), radius, AdmmState(Z, Z, U, penalty)), 120))
     for iterations in (1, 2, 10, 11, 60, 120):  # the penalty would adapt after 10
         expected = plain_algorithm(A, radius, penalty, iterations, Z, U)
         state = states[iterations - 1]
@@ -177,14 +179,14 @@ def test_the_literal_algorithm_is_the_printed_one_at_every_iteration(
 @given(SIZES, SEEDS, st.floats(0.05, 0.95), st.sampled_from([1.0, 1.6, 1.9]))
 def test_the_multiplier_never_exceeds_the_price(m: int, seed: int, radius: float, relaxation: float) -> None:
     A = price(random_adjacency(m, 0.4, seed, connected=False) > 0)
-    for state in islice(iterate(problem_29(A), radius, start(m), relaxation), 60):
+    for state in islice(iterate(problem_29(A), radius, initial_state(m), relaxation), 60):
         np.testing.assert_allclose(state.multiplier, state.multiplier.T, atol=1e-12)
         assert (abs(state.multiplier) <= A + 1e-12).all()
 
 
 @pytest.mark.parametrize("kind", ["alone", "groups", "sparse", "ring"])
 def test_the_residuals_go_to_zero_and_c_meets_z(kind: str) -> None:
-    last = list(islice(iterate(problem_29(price(GRAPHS[kind](8))), 0.3, start(8)), 2000))[-1]
+    last = list(islice(iterate(problem_29(price(GRAPHS[kind](8))), 0.3, initial_state(8)), 2000))[-1]
     assert max(last.primal, last.dual) < 1e-9
     np.testing.assert_allclose(last.C, last.Z, atol=1e-8)
 
@@ -197,13 +199,13 @@ def test_the_limit_depends_neither_on_relaxation_nor_on_the_penalty() -> None:
     assert (A * abs(plain)).sum() == pytest.approx(optimum, abs=1e-6)
     np.testing.assert_allclose(plain, best, atol=1e-3)  # this problem has one solution
     for relaxation, penalty in [(1.0, 2.0), (1.6, 2.0), (1.9, 0.1), (1.6, 100.0)]:
-        begin = State(np.zeros((7, 7)), np.zeros((7, 7)), np.zeros((7, 7)), penalty)
+        begin = AdmmState(np.zeros((7, 7)), np.zeros((7, 7)), np.zeros((7, 7)), penalty)
         last = list(islice(iterate(problem_29(A), radius, begin, relaxation), 3000))[-1]
         np.testing.assert_allclose(last.Z, plain, atol=1e-6)
 
 
 def test_the_penalty_moves_and_comes_to_rest() -> None:
-    begin = State(*(np.zeros((7, 7)) for _ in range(3)), penalty=1e3)
+    begin = AdmmState(np.zeros((7, 7)), np.zeros((7, 7)), np.zeros((7, 7)), penalty=1e3)
     penalties = [s.penalty for s in islice(iterate(problem_29(price(GRAPHS["sparse"](7))), 0.45, begin), 1500)]
     assert penalties[0] == 1e3
     assert penalties[-1] < 1e2

@@ -1,4 +1,4 @@
-"""Anderson acceleration on fixed points that are known: it gets there, sooner, and never strays."""
+"""Anderson acceleration on known fixed points: it converges, in fewer steps, and never increases the residual."""
 
 import numpy as np
 from hypothesis import given

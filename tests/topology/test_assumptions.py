@@ -7,11 +7,11 @@ import pytest
 from oracles.graphs import cycles
 from topology.cases import radius_of
 
-from gossamer.topology import check_assumptions, complete, line, metropolis, ring, uniform
-from gossamer.topology.fastest import deployable
+from gossamer.topology import check_assumptions, complete, line, max_degree_weights, metropolis_weights, ring
+from gossamer.topology.fastest import make_deployable
 
 
-@pytest.mark.parametrize("weigh", [metropolis, uniform])
+@pytest.mark.parametrize("weigh", [metropolis_weights, max_degree_weights])
 def test_weights_on_a_disconnected_graph_fail_a2_only(weigh: Callable[[np.ndarray], np.ndarray]) -> None:
     links = cycles(3, 4) > 0
     found = check_assumptions(weigh(links), links)
@@ -29,7 +29,7 @@ def test_an_asymmetric_matrix_fails_a1() -> None:
 
 
 def test_wrong_row_sums_fail_a1() -> None:
-    found = check_assumptions(metropolis(ring(5)) * 0.99, ring(5))
+    found = check_assumptions(metropolis_weights(ring(5)) * 0.99, ring(5))
     assert found.row_error == pytest.approx(0.01)
     assert found.holds == {"A1": False, "A2": True, "A3": True}
 
@@ -56,7 +56,7 @@ def test_agents_that_never_talk_fail_a2_whatever_their_spectrum() -> None:
 
 
 def test_a_radius_that_was_asked_for_decides_a2() -> None:
-    C = metropolis(ring(5))
+    C = metropolis_weights(ring(5))
     radius = radius_of(C)
     assert check_assumptions(C, ring(5), radius + 1e-9).holds == {"A1": True, "A2": True, "A3": True}
     assert check_assumptions(C, ring(5), radius - 1e-9).holds == {"A1": True, "A2": False, "A3": True}
@@ -64,19 +64,19 @@ def test_a_radius_that_was_asked_for_decides_a2() -> None:
 
 
 def test_a_weight_without_a_link_fails_a3() -> None:
-    found = check_assumptions(metropolis(complete(4)), ring(4))
+    found = check_assumptions(metropolis_weights(complete(4)), ring(4))
     assert found.off_links == 0.25
     assert found.holds == {"A1": True, "A2": True, "A3": False}
 
 
 def test_a_weight_however_small_without_a_link_fails_a3() -> None:
-    C = metropolis(ring(4))
+    C = metropolis_weights(ring(4))
     C[[0, 2], [2, 0]] = -1e-300
     assert check_assumptions(C, ring(4)).a3 is False
 
 
 def test_the_least_own_weight_is_measured_whatever_its_sign() -> None:
-    C = metropolis(ring(4))
+    C = metropolis_weights(ring(4))
     assert check_assumptions(C, ring(4)).own_weight == pytest.approx(1 / 3)
     assert check_assumptions(C, ring(4)).keeps_own
     C = np.array([[-0.25, 1.25], [1.25, -0.25]])
@@ -86,7 +86,7 @@ def test_the_least_own_weight_is_measured_whatever_its_sign() -> None:
 
 def test_made_weights_never_vanish_on_the_diagonal() -> None:
     Z = np.array([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]])  # the fastest on a line of three
-    C = deployable(Z, nonnegative=False)
+    C = make_deployable(Z, nonnegative=False)
     found = check_assumptions(C, line(3))
     assert found.holds == {"A1": True, "A2": True, "A3": True}
     assert found.keeps_own

@@ -1,4 +1,4 @@
-"""The certificate of a topology: its numbers by hand, and what goes to programs as JSON."""
+"""The certificate of a topology: its numbers by hand, and its JSON."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles.graphs import cycles
 from topology.cases import by_pairs, path
 
-from gossamer.topology import certify, complete, design, line, links_of, metropolis, ring
+from gossamer.topology import certify, complete, design, line, links_of, metropolis_weights, ring
 
 KEYS = {
     *("agents", "combination", "spectral_radius", "spectrum", "objective", "lower_bound"),
@@ -59,7 +59,7 @@ def test_a_violation_is_measured() -> None:
 
 def test_rounds_by_hand() -> None:
     assert certify(LAZY, line(2), line(2)).rounds == 10  # 2^-10 < 1e-3 < 2^-9
-    assert certify(metropolis(line(2)), line(2), line(2)).rounds == 1
+    assert certify(metropolis_weights(line(2)), line(2), line(2)).rounds == 1
     assert certify(np.eye(2), ~line(2) & False, line(2)).rounds is None
     assert certify(two_agents(-1.5), line(2), line(2)).rounds is None
 
@@ -74,7 +74,7 @@ def test_rounds_are_the_first_power_below_a_thousandth(rho: float) -> None:
 
 @pytest.mark.parametrize(("links", "directed"), [(ring(5), 10), (complete(4), 12), (line(2), 2)])
 def test_bytes_of_a_round_count_both_directions(links: np.ndarray, directed: int) -> None:
-    found = certify(metropolis(links), links, links)
+    found = certify(metropolis_weights(links), links, links)
     assert found.bytes_per_round(100) == directed * 400
     assert found.bytes_per_round(100, bytes_each=8) == directed * 800
     assert found.num_agents == len(links)
@@ -107,7 +107,7 @@ def test_certificates_are_json() -> None:
     needed = by_pairs(4, (0, 1), (2, 3))
     made, averaging = design(needed, 0.5), design(needed, 1.0)
     cases = [
-        certify(metropolis(ring(4)), ring(4), needed),
+        certify(metropolis_weights(ring(4)), ring(4), needed),
         certify(made.combination, links_of(made.combination), needed, made),
         certify(averaging.combination, complete(4), needed, averaging),
         certify(np.eye(4), needed & False, needed),
@@ -119,4 +119,4 @@ def test_certificates_are_json() -> None:
 
 def test_links_that_leave_agents_apart_take_for_ever() -> None:
     links = cycles(2, 3) > 0  # the spectral radius may come out as 1 - 1e-16
-    assert certify(metropolis(links), links, links).rounds is None
+    assert certify(metropolis_weights(links), links, links).rounds is None

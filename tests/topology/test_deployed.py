@@ -1,4 +1,4 @@
-"""What makes a design deployable: floors on needed links, links added where a support is too small, warm starts."""
+"""Deployable designs: floors on needed links, links added where a support is too small, warm starts."""
 
 import sys
 
@@ -11,9 +11,9 @@ from oracles.graphs import random_adjacency
 from topology.cases import GRAPHS, Links, assert_deployable, by_pairs, off_diagonal, radius_of
 
 from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.topology import Design, certify, design, links_of, metropolis
-from gossamer.topology.admm import State, problem_29, start
-from gossamer.topology.fastest import proved_below
+from gossamer.topology import Design, certify, design, links_of, metropolis_weights
+from gossamer.topology.admm import AdmmState, initial_state, problem_29
+from gossamer.topology.fastest import check_lower_bound
 
 designing = sys.modules["gossamer.topology.design"]  # the function of this name hides the module
 
@@ -34,7 +34,7 @@ BOUND = {  # needed links, gap and nonnegative: cases in which a floor of 1/(2m)
 
 
 def signed_floors(made: Design) -> np.ndarray:
-    return np.where(made.needed, made.floor * np.sign(made.combination), 0.0)
+    return np.where(made.needed_links, made.floor * np.sign(made.combination), 0.0)
 
 
 @pytest.mark.parametrize("case", BOUND)
@@ -93,9 +93,9 @@ def test_a_support_that_cannot_reach_the_gap_gets_the_links_it_lacks(kind: str) 
     problem = designing._Problem(
         links, problem_29(unneeded.astype(float)), 1 - radius, False, 1e-4, 1e-4, 5000, lambda iteration, reached: None
     )
-    begin = start(6)
-    starved = State(begin.C, np.where(unneeded, 0.0, begin.Z), begin.U, begin.penalty)
-    made = designing._deployed(problem, starved, 0.0, 1e-6, 0)
+    begin = initial_state(6)
+    starved = AdmmState(begin.C, np.where(unneeded, 0.0, begin.Z), begin.U, begin.penalty)
+    made = designing._solve_on_support(problem, starved, 0.0, 1e-6, 0)
     assert made.objective == pytest.approx(sdp.sparsest(links, 1 - radius)[0], rel=1e-4)
     assert_deployable(made, links, 1 - radius)
 
@@ -123,8 +123,8 @@ def test_running_out_of_iterations_warns(kind: str, gap: float, iterations: int)
 def test_without_any_feasible_candidate_metropolis_and_complete_averaging_are_mixed() -> None:
     links = GRAPHS["line"](15)
     made = design(links, 0.05, max_iterations=10)
-    share = 0.95 / radius_of(metropolis(links))
-    np.testing.assert_allclose(made.combination, share * metropolis(links) + (1 - share) / 15, atol=1e-14)
+    share = 0.95 / radius_of(metropolis_weights(links))
+    np.testing.assert_allclose(made.combination, share * metropolis_weights(links) + (1 - share) / 15, atol=1e-14)
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -182,7 +182,7 @@ def test_a_bound_above_what_a_feasible_matrix_reaches_is_not_hidden(monkeypatch:
 
 
 def test_a_bound_that_rounding_puts_above_is_what_was_reached() -> None:
-    assert proved_below(0.5 + 1e-12, 0.5) == 0.5
-    assert proved_below(0.4, 0.5) == 0.4
+    assert check_lower_bound(0.5 + 1e-12, 0.5) == 0.5
+    assert check_lower_bound(0.4, 0.5) == 0.4
     with pytest.raises(GossamerError, match="one of them is wrong"):
-        proved_below(0.5 + 1e-8, 0.5)
+        check_lower_bound(0.5 + 1e-8, 0.5)

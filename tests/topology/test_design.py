@@ -173,7 +173,7 @@ def test_a_gap_just_beyond_the_needed_links_adds_little(case: str, beyond: float
 
 @pytest.mark.parametrize("beyond", [0.0, 1e-8])
 def test_a_slow_limit_is_still_met_nearly(beyond: float) -> None:
-    """A long path converges slowly: its fastest weights and a feasible matrix are mixed by as little as it takes."""
+    """A long path converges slowly: its fastest weights get as little of a feasible matrix as the gap needs."""
     links, radius = GRAPHS["line"](20), np.cos(np.pi / 20) * (1 - beyond)
     made = design(links, 1 - radius)
     assert made.objective <= 3e-6

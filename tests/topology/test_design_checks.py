@@ -1,4 +1,4 @@
-"""What a design refuses, and that the message names the matter."""
+"""Input that a design refuses, with a message that names the fault."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.errors import GossamerError
 from gossamer.topology import check_shared_edges, design, drop_links
-from gossamer.topology.admm import start
+from gossamer.topology.admm import initial_state
 
 PATH = np.array([[0, 2, 0], [2, 0, 1], [0, 1, 0]])
 
@@ -53,7 +53,7 @@ def test_counts_of_any_kind_are_accepted(shared: Any) -> None:
     expected = np.array(shared, dtype=float)
     np.fill_diagonal(expected, 0.0)
     np.testing.assert_array_equal(B, expected)
-    np.testing.assert_array_equal(design(shared, 0.3).needed, PATH > 0)
+    np.testing.assert_array_equal(design(shared, 0.3).needed_links, PATH > 0)
 
 
 @pytest.mark.parametrize("gap", [0.0, -0.1, 1.0001, 2.0, float("nan"), float("inf")])
@@ -88,7 +88,7 @@ def test_the_number_of_one_way_pairs_is_told() -> None:
 
 def test_a_warm_start_of_another_size_is_refused() -> None:
     with pytest.raises(GossamerError, match="the warm start is for 4 agents, and B for 3"):
-        design(PATH, 0.5, warm_start=start(4))
+        design(PATH, 0.5, warm_start=initial_state(4))
 
 
 @pytest.mark.parametrize("kept", [-0.1, 1.1, float("nan")])

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from oracles.graphs import adjacencies, cycles, is_connected, reachable
 
 from gossamer.topology import (
-    FAMILIES,
+    TOPOLOGIES,
     complete,
-    components,
+    count_components,
     exponential,
     grid,
     line,
     links_of,
-    needed,
+    needed_links,
     random_connected,
     ring,
     star,
@@ -24,7 +24,7 @@ from gossamer.topology import (
 )
 
 SIZES, SEEDS = st.integers(1, 20), st.integers(0, 10**6)
-KINDS = pytest.mark.parametrize("kind", FAMILIES)
+KINDS = pytest.mark.parametrize("kind", sorted(set(TOPOLOGIES) - {"needed"}))
 
 
 def pairs_of(links: np.ndarray) -> set[tuple[int, int]]:
@@ -34,7 +34,7 @@ def pairs_of(links: np.ndarray) -> set[tuple[int, int]]:
 @KINDS
 @given(SIZES, SEEDS)
 def test_links_are_symmetric_connected_and_without_self_links(kind: str, m: int, seed: int) -> None:
-    links = FAMILIES[kind](m, seed)
+    links = TOPOLOGIES[kind].links(np.zeros((m, m)), seed)
     assert links.dtype == np.bool_
     assert links.shape == (m, m)
     np.testing.assert_array_equal(links, links.T)
@@ -81,7 +81,7 @@ def test_a_grid_of_six_and_a_torus_of_nine_by_hand() -> None:
 @given(st.integers(2, 20), SEEDS)
 def test_the_same_seed_gives_the_same_random_graph(m: int, seed: int) -> None:
     np.testing.assert_array_equal(random_connected(m, seed), random_connected(m, seed))
-    np.testing.assert_array_equal(FAMILIES["random"](m, seed), random_connected(m, seed))
+    np.testing.assert_array_equal(TOPOLOGIES["random"].links(np.zeros((m, m)), seed), random_connected(m, seed))
 
 
 def test_other_seeds_give_other_random_graphs() -> None:
@@ -94,7 +94,7 @@ def test_random_graphs_have_log2_m_links_an_agent_in_the_mean(m: int) -> None:
     assert mean == pytest.approx(math.log2(m), rel=0.03)
 
 
-def test_the_table_of_families_holds_each_by_its_name() -> None:
+def test_the_table_of_topologies_holds_each_family_by_its_name() -> None:
     named = {
         "complete": complete,
         "ring": ring,
@@ -104,16 +104,16 @@ def test_the_table_of_families_holds_each_by_its_name() -> None:
         "torus": torus,
         "exponential": exponential,
     }
-    assert set(FAMILIES) == {*named, "random"}
+    assert set(TOPOLOGIES) == {*named, "random", "needed", "admm"}
     for name, family in named.items():
-        np.testing.assert_array_equal(FAMILIES[name](12, 5), family(12))
+        np.testing.assert_array_equal(TOPOLOGIES[name].links(np.zeros((12, 12)), 5), family(12))
 
 
 @given(adjacencies())
 def test_needed_links_are_where_edges_are_shared(weights: np.ndarray) -> None:
     shared = (10 * weights).astype(int)
     with_own = shared + np.diag(np.arange(len(shared)))
-    np.testing.assert_array_equal(needed(with_own), shared > 0)
+    np.testing.assert_array_equal(needed_links(with_own), shared > 0)
     np.testing.assert_array_equal(with_own.diagonal(), np.arange(len(shared)))
 
 
@@ -125,8 +125,8 @@ def test_the_links_of_a_matrix_are_its_nonzero_entries_off_the_diagonal() -> Non
 @given(adjacencies())
 def test_components_are_counted_by_walking(adjacency: np.ndarray) -> None:
     groups = {frozenset(reachable(adjacency, k)) for k in range(len(adjacency))}
-    assert components(adjacency > 0) == len(groups)
+    assert count_components(adjacency > 0) == len(groups)
 
 
 def test_components_of_separate_rings() -> None:
-    assert components(cycles(3, 1, 4, 1) > 0) == 4
+    assert count_components(cycles(3, 1, 4, 1) > 0) == 4

@@ -8,7 +8,7 @@ from oracles import sdp
 from oracles.graphs import cycles, random_adjacency
 from topology.cases import GRAPHS, by_pairs, hub, off_diagonal, path, radius_of
 
-from gossamer.topology import fastest, fastest_mixing, metropolis
+from gossamer.topology import fastest_mixing, fastest_weights, metropolis_weights
 
 SIGNS = pytest.mark.parametrize("nonnegative", [False, True])
 LADDER = by_pairs(8, (0, 1), (1, 2), (2, 3), (4, 5), (5, 6), (6, 7), (0, 4), (1, 5), (2, 6), (3, 7))
@@ -51,7 +51,7 @@ def test_two_solvers_agree_on_the_least_radius(nonnegative: bool) -> None:
 
 
 def laplacian_radius(links: np.ndarray) -> float:
-    """Where all links are alike the best weight is 2/(lambda_2 + lambda_m) of the Laplacian, for every link."""
+    """If all links are equivalent, the best weight is 2/(lambda_2 + lambda_m) of the Laplacian, for every link."""
     values = np.linalg.eigvalsh(np.diag(links.sum(1)) - links.astype(float))
     return float((values[-1] - values[1]) / (values[-1] + values[1]))
 
@@ -91,12 +91,12 @@ def test_fastest_weights_are_proved_and_no_slower_than_metropolis(
     assert_on_links(found.combination, links)
     assert found.lower_bound <= found.spectral_radius < 1
     assert found.spectral_radius - found.lower_bound <= 1e-2 * (1 - found.spectral_radius)
-    assert found.spectral_radius <= radius_of(metropolis(links)) + 1e-12
+    assert found.spectral_radius <= radius_of(metropolis_weights(links)) + 1e-12
 
 
 def test_fastest_alone_is_the_matrix_with_signs_allowed() -> None:
     links = random_adjacency(9, 0.3, 7) > 0
-    np.testing.assert_array_equal(fastest(links), fastest_mixing(links).combination)
+    np.testing.assert_array_equal(fastest_weights(links), fastest_mixing(links).combination)
 
 
 @SIGNS
@@ -131,7 +131,7 @@ def test_a_search_cut_short_still_mixes_no_slower_than_metropolis(m: int) -> Non
     found = fastest_mixing(path(m), max_iterations=10)
     assert found.iterations == 10
     assert found.lower_bound <= np.cos(np.pi / m) + 1e-12
-    assert radius_of(found.combination) <= radius_of(metropolis(path(m))) + 1e-12
+    assert radius_of(found.combination) <= radius_of(metropolis_weights(path(m))) + 1e-12
 
 
 @SIGNS
@@ -140,12 +140,12 @@ def test_disconnected_links_cannot_mix(links: np.ndarray, nonnegative: bool) -> 
     found = fastest_mixing(links, nonnegative)
     assert found.spectral_radius == pytest.approx(1.0)
     assert found.lower_bound == pytest.approx(1.0)
-    np.testing.assert_array_equal(found.combination, metropolis(links))
+    np.testing.assert_array_equal(found.combination, metropolis_weights(links))
     assert sdp.fastest(links, nonnegative)[0] == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_single_agent_keeps_its_weights() -> None:
-    np.testing.assert_array_equal(fastest(np.zeros((1, 1), dtype=bool)), [[1.0]])
+    np.testing.assert_array_equal(fastest_weights(np.zeros((1, 1), dtype=bool)), [[1.0]])
 
 
 def test_progress_tells_the_radius_and_its_bound() -> None:

@@ -10,7 +10,7 @@ from oracles import sdp
 from oracles.graphs import random_adjacency
 from topology.cases import GRAPHS, price
 
-from gossamer.topology.admm import Entries, State, iterate, lower_bound, problem_29, start
+from gossamer.topology.admm import AdmmState, EntryPenalty, initial_state, iterate, lower_bound, problem_29
 
 SEEDS = st.integers(0, 10**6)
 M, FLOOR = 6, 0.09
@@ -24,25 +24,27 @@ PROBLEMS = {"plain": (False, False), "nonnegative": (True, False), "floors": (Fa
 CASES = [(kind, problem, gap) for kind in ("line", "groups", "sparse") for problem in PROBLEMS for gap in (0.3, 0.6)]
 
 
-def entries(links: np.ndarray, nonnegative: bool, floored: bool) -> Entries:
+def entries(links: np.ndarray, nonnegative: bool, floored: bool) -> EntryPenalty:
     plain = problem_29(price(links), nonnegative)
     if not floored:
         return plain
     floors = signed_floors(links)
-    return Entries(plain.penalised, np.where(floors > 0, floors, plain.low), np.where(floors < 0, floors, plain.high))
+    return EntryPenalty(
+        plain.penalised, np.where(floors > 0, floors, plain.low), np.where(floors < 0, floors, plain.high)
+    )
 
 
-Solved = dict[tuple[str, str, float], tuple[float, State]]
+Solved = dict[tuple[str, str, float], tuple[float, AdmmState]]
 
 
 @pytest.fixture(scope="module")
 def solved() -> Solved:
-    """The optimum by the solver, and where Algorithm 2 comes to rest."""
+    """The optimum by the solver, and the last iterate of Algorithm 2."""
     found = {}
     for kind, problem, gap in CASES:
         links, (nonnegative, floored) = GRAPHS[kind](M), PROBLEMS[problem]
         optimum = sdp.sparsest(links, gap, nonnegative, signed_floors(links) if floored else None)[0]
-        steps = iterate(entries(links, nonnegative, floored), 1 - gap, start(M))
+        steps = iterate(entries(links, nonnegative, floored), 1 - gap, initial_state(M))
         found[kind, problem, gap] = optimum, list(islice(steps, 1500))[-1]
     return found
 
@@ -97,7 +99,7 @@ def test_the_least_of_the_entries_is_found_by_trying(seed: int) -> None:
     M = 2 * random.normal(size=(4, 4))
     tried = np.stack([low, high, np.clip(0.0, low, high), *(low + s * (high - low) for s in (0.25, 0.5, 0.75))])
     least = (A * abs(tried) - M * tried).min(0).sum()
-    assert Entries(A, low, high).least(M) == pytest.approx(least, abs=1e-12)
+    assert EntryPenalty(A, low, high).least(M) == pytest.approx(least, abs=1e-12)
 
 
 @given(SEEDS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.graphs import adjacencies, cycles, reachable
 
-from gossamer.topology import carried_edges, check_assumptions, complete, drop_links, metropolis, ring
+from gossamer.topology import carried_edges, check_assumptions, complete, drop_links, metropolis_weights, ring
 
 SEEDS = st.integers(0, 10**6)
 SHARES = st.integers(0, 16).map(lambda k: k / 16)  # exact in binary, so that a half is a half
@@ -79,7 +79,7 @@ def test_every_spanning_tree_of_a_ring_is_drawn() -> None:
 @given(adjacencies(connected=True), SHARES, SEEDS)
 def test_metropolis_on_what_is_left_satisfies_the_assumptions(adjacency: np.ndarray, kept: float, seed: int) -> None:
     fewer = drop_links(adjacency > 0, kept, seed)
-    assert check_assumptions(metropolis(fewer), fewer).holds == {"A1": True, "A2": True, "A3": True}
+    assert check_assumptions(metropolis_weights(fewer), fewer).holds == {"A1": True, "A2": True, "A3": True}
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5])

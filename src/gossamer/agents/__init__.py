@@ -3,42 +3,43 @@
 The code is organised as follows:
     step             one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
     host             a set of agents with their data, plans and weights
-    share            what a host's agents know, cut out of the whole
-    planning         the same share, planned by sites that pool nothing
-    planning_checks  checks of what sites send each other while they plan
+    share            the part of the data, of D and of C that a host's agents know
+    planning         the same share, planned by sites that do not pool their data
+    planning_checks  checks of the messages of planning sites
     passes           a plan with the hosted data laid out for it
     inputs           a layer's input: rows, dropout, and the product with each agent's weights
     batches          mini-batches and chunks of time steps
     layout           a host's part of D, in the order of its rows
     plan             receptive fields and propagations, cut for a host
-    propagation      where agents meet: D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
+    propagation      D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
     links            the fewest message rows of a link, D_kz = R_kz S_kz
-    exchange         outbox and inbox: what crosses the border to an engine
-    consensus        w_k = sum_z C_kz psi_z, plain and compressed
-    quantisation     numbers in few bits
-    row_codecs       what happens to boundary rows on their way
-    rules            update rules: gd, momentum, adam
+    exchange         outbox and inbox: messages between a host and its engine
+    consensus        w_k = sum_z C_kz psi_z, plain and compressed; the table of methods
+    quantisation     numbers in few bits, rounded to the nearest or stochastically
+    row_codecs       codecs of boundary rows, and their table
+    coded_rows       exchange of boundary rows through a row codec
+    rules            update rules: gd, momentum, adam, and optimisers of torch.optim
     counter_rng      counter-based random numbers: dropout, initial weights
     dropout          entries of a layer's input zeroed, differentiable
     measures         scores, disagreement, stationarity
 """
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.host import Host, Training, make_host
+from gossamer.agents.host import Host, TrainingOptions, make_host
 from gossamer.agents.links import Link, factor
-from gossamer.agents.rules import RULES, make_rule
+from gossamer.agents.rules import UPDATE_RULES, make_rule
 from gossamer.agents.share import MASKS
 from gossamer.agents.step import backward, forward, loss_gradient, training_step
 
 __all__ = [
     "MASKS",
-    "RULES",
+    "UPDATE_RULES",
     "Host",
     "Inbox",
     "Link",
     "Outbox",
     "Phase",
-    "Training",
+    "TrainingOptions",
     "backward",
     "factor",
     "forward",

@@ -1,6 +1,6 @@
-"""Which time steps go through the network at once: mini-batches for training, chunks to bound the memory.
+"""Time steps that go through the network at once: mini-batches for training, chunks to bound the memory.
 
-Both are the same pass with fewer columns on its batch axis. Which columns is a function of what every host knows, so
+Both are the same pass with fewer columns on its batch axis. The columns are a function of what every host knows, so
 that all of them take the same ones.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gossamer.agents.counter_rng import drawn_order
+from gossamer.agents.counter_rng import draw_order
 from gossamer.agents.host import Host
 from gossamer.agents.passes import Pass
 
 
-def mini_batch(host: Host) -> Pass:
+def draw_mini_batch(host: Host) -> Pass:
     """The pass of this training step: b of the T time steps that hold a training example, or all.
 
     An epoch is floor(T / b) steps without a time step drawn twice; those left over wait for the next epoch's order.
@@ -25,31 +25,31 @@ def mini_batch(host: Host) -> Pass:
     b, T = host.training.batch, host.num_times
     if b == 0 or T is None:
         return host.train_pass
-    epoch, place = divmod(host.step, T // b)
-    drawn = drawn_order(T, host.training.seed, epoch)[place * b : (place + 1) * b].sort().values
-    return at(host.train_pass, drawn, share=b / T)
+    epoch, number = divmod(host.step, T // b)
+    times = draw_order(T, host.training.seed, epoch)[number * b : (number + 1) * b].sort().values
+    return select_times(host.train_pass, times, fraction=b / T)
 
 
-def chunks(host: Host, on: Pass) -> Iterator[Pass]:
+def split_chunks(host: Host, on: Pass) -> Iterator[Pass]:
     """The pass cut along its batch axis, `host.chunk` time steps at a time; their sums add to the whole pass's."""
     if not on.has_times or on.features.shape[1] <= host.chunk:
         yield on
         return
     for times in torch.arange(on.features.shape[1]).split(host.chunk):
-        yield at(on, times, on.share)
+        yield select_times(on, times, on.fraction)
 
 
-def at(on: Pass, times: Tensor, share: float) -> Pass:
+def select_times(on: Pass, times: Tensor, fraction: float) -> Pass:
     """The pass with these columns of its batch axis only."""
 
-    def selected(tensor: Tensor) -> Tensor:
-        return tensor if tensor.ndim == 1 else tensor.index_select(1, times)  # no dropout, no entropy
+    def select(tensor: Tensor) -> Tensor:
+        return tensor if tensor.ndim == 1 else tensor.index_select(1, times)  # no dropout, no counters
 
     return replace(
         on,
-        features=selected(on.features),
-        entropy=tuple(map(selected, on.entropy)),
-        targets=selected(on.targets),
-        masks={name: selected(mask) for name, mask in on.masks.items()},
-        share=share,
+        features=select(on.features),
+        counters=tuple(map(select, on.counters)),
+        targets=select(on.targets),
+        masks={name: select(mask) for name, mask in on.masks.items()},
+        fraction=fraction,
     )

@@ -1,66 +1,67 @@
-"""Random numbers that depend on what they are for, never on who draws them or when.
+"""Counter-based random numbers: they depend on what they are for, never on who draws them or when.
 
-Dropout is a hash of (seed, step, layer, vertex, column), initial weights are a stream of (seed, agent, layer) and the
-order of time steps one of (seed, epoch), so that every hosting of the agents sees the same ones (Algorithm 1, line 1).
+Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3": a number is a hash of a key and a counter. Dropout
+has the key (seed, step, layer) and the counter (vertex, column); initial weights are a stream of (seed, agent, layer)
+and the order of time steps one of (seed, epoch). So every hosting of the agents sees the same numbers (Algorithm 1,
+line 1). Keys are mixed by SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"),
+counters by the 32-bit hash lowbias32 (Wellons 2018, "Prospecting for hash functions").
 """
 
 import torch
 from torch import Tensor
 
-_WORD = (1 << 64) - 1
+_MASK_64 = (1 << 64) - 1
+# Rounds of lowbias32: a xor-shift (with the mask that makes the shift a logical one), then a multiplication
+_ROUNDS = ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975))
 
 
-def key(*parts: int) -> int:
-    """A 64-bit key of a few integers: splitmix64 over each in turn."""
+def derive_key(*parts: int) -> int:
+    """A 64-bit key of a few integers: SplitMix64 over each in turn."""
     state = 0x243F6A8885A308D3
     for part in parts:
-        state = (state ^ (part & _WORD)) + 0x9E3779B97F4A7C15 & _WORD
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _WORD
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & _WORD
+        state = (state ^ (part & _MASK_64)) + 0x9E3779B97F4A7C15 & _MASK_64
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK_64
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK_64
         state ^= state >> 31
     return state
 
 
-def row_entropy(vertices: Tensor) -> Tensor:
-    """A 32-bit word for each vertex, int32 [n]; a matrix entry's word is the sum of its row's and column's."""
+def hash_rows(vertices: Tensor) -> Tensor:
+    """A 32-bit hash of each vertex, int32 [n]; the counter of a matrix entry is the sum of its row's and column's."""
     return _mix(vertices.to(torch.int32), 0x2545F491)
 
 
-def column_entropy(columns: Tensor) -> Tensor:
-    """A 32-bit word for each column (or time step), int32."""
+def hash_columns(columns: Tensor) -> Tensor:
+    """A 32-bit hash of each column (or time step), int32."""
     return _mix(columns.to(torch.int32), 0x1B873593)
 
 
-def keep(entropy: Tensor, seed: int, step: int, layer: int, dropout: float) -> Tensor:
-    """Marks what dropout keeps, bool, shaped as `entropy`: each entry with probability 1 - dropout."""
+def draw_dropout_mask(counters: Tensor, seed: int, step: int, layer: int, dropout: float) -> Tensor:
+    """Mask of the entries that dropout keeps, bool, shaped as `counters`: each with probability 1 - dropout."""
     threshold = round(dropout * 2**32) - 2**31
-    return _mix(entropy, _signed(key(seed, step, layer) >> 32), _ROUNDS[1:]) >= threshold
+    return _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:]) >= threshold
 
 
-def uniform(entropy: Tensor, *parts: int) -> Tensor:
-    """Numbers in [0, 1) with 24 random bits, float64, shaped as `entropy`, for a use with this key."""
-    words = _mix(entropy, _signed(key(*parts) >> 32))
-    return (words >> 8 & 0xFFFFFF).double().mul_(2.0**-24)
+def draw_uniform(counters: Tensor, *key: int) -> Tensor:
+    """Numbers in [0, 1) with 24 random bits, float64, shaped as `counters`."""
+    bits = _mix(counters, _signed(derive_key(*key) >> 32))
+    return (bits >> 8 & 0xFFFFFF).double().mul_(2.0**-24)
 
 
-def initial_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int, *parameter: int) -> Tensor:
+def draw_normal(shape: tuple[int, ...], seed: int, agent: int, layer: int, *parameter: int) -> Tensor:
     """Standard normal numbers for one agent's layer, float64; its first parameter has no number."""
-    stream = torch.Generator().manual_seed(key(seed, agent, layer, *parameter) >> 1)
+    stream = torch.Generator().manual_seed(derive_key(seed, agent, layer, *parameter) >> 1)
     return torch.randn(shape, generator=stream, dtype=torch.float64)
 
 
-def drawn_order(count: int, seed: int, epoch: int) -> Tensor:
+def draw_order(count: int, seed: int, epoch: int) -> Tensor:
     """A random order of 0 ... count - 1 for one epoch, int64 [count]."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(key(seed, epoch) >> 1))
+    return torch.randperm(count, generator=torch.Generator().manual_seed(derive_key(seed, epoch) >> 1))
 
 
-# xor-shift by so many bits (with the mask that makes the shift a logical one), then a multiplication
-_ROUNDS = ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975))
-
-
-def _mix(words: Tensor, salt: int, rounds: tuple[tuple[int, int, int], ...] = _ROUNDS) -> Tensor:
-    """A hash modulo 2^32 whose upper bits are well mixed; one round is enough for words that are hashes already."""
-    x = (words ^ salt).mul_(-0x61C88647)
+def _mix(counters: Tensor, salt: int, rounds: tuple[tuple[int, int, int], ...] = _ROUNDS) -> Tensor:
+    """A hash modulo 2^32 whose upper bits are well mixed; one round is enough for counters that are hashes already."""
+    x = (counters ^ salt).mul_(-0x61C88647)
     shifted = torch.empty_like(x)
     for shift, mask, factor in rounds:
         torch.bitwise_right_shift(x, shift, out=shifted)

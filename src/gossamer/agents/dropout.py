@@ -1,6 +1,7 @@
 """Dropout of a layer's input (Algorithm 1, line 1): entries are zeroed with a probability, the others scaled up.
 
-Large inputs go through in pieces that fit into the cache: the hash of `keyed` passes over each entry several times.
+Srivastava et al. (2014), "Dropout: a simple way to prevent neural networks from overfitting". Large inputs go through
+in pieces that fit into the cache: the hash behind the random numbers passes over each entry several times.
 """
 
 from dataclasses import dataclass
@@ -10,45 +11,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gossamer.agents.counter_rng import column_entropy, keep
-from gossamer.model.product import rows_of
+from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns
+from gossamer.model.product import select_rows
 
 PIECE = 1 << 22  # numbers at once
 
-Key = tuple[int, int, int]  # seed, step, layer
+DropoutKey = tuple[int, int, int]  # seed, step, layer
 
 
 @dataclass(frozen=True)
 class Drop:
     """Dropout of one layer's input in one step."""
 
-    words: Tensor  # hashed: one for each row or entry of the input
+    counters: Tensor  # one for each row or entry of the input
     dropout: float
-    of: Key
+    key: DropoutKey
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [rows(, batch), width] or [entries] with dropout."""
-        out: Tensor = _Dropped.apply(x, self.words, self.dropout, self.of)  # type: ignore[no-untyped-call]
+        out: Tensor = _Dropout.apply(x, self.counters, self.dropout, self.key)  # type: ignore[no-untyped-call]
         return out
 
     def rows(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Some rows of the same, made when they are needed instead of kept."""
-        part = rows_of(x, rows), rows_of(self.words, rows)
-        return Drop(part[1], self.dropout, self.of)(part[0])
+        return Drop(select_rows(self.counters, rows), self.dropout, self.key)(select_rows(x, rows))
 
 
-class _Dropped(torch.autograd.Function):
+class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, words: Tensor, dropout: float, of: Key) -> Tensor:
-        columns = _columns(x.shape[-1]) if x.ndim > 1 else None
+    def forward(ctx: Any, x: Tensor, counters: Tensor, dropout: float, key: DropoutKey) -> Tensor:
+        columns = _column_hashes(x.shape[-1]) if x.ndim > 1 else None
         result = torch.empty_like(x)
-        kept = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
+        mask = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
         for piece in _pieces(x):
-            here = keep(words[piece] if columns is None else words[piece] + columns, *of, dropout)
-            _scaled(x[piece], here, dropout, result[piece])
-            if kept is not None:
-                kept[piece] = here
-        ctx.kept, ctx.dropout = kept, dropout
+            here = counters[piece] if columns is None else counters[piece] + columns
+            kept = draw_dropout_mask(here, *key, dropout)
+            _scale(x[piece], kept, dropout, result[piece])
+            if mask is not None:
+                mask[piece] = kept
+        ctx.mask, ctx.dropout = mask, dropout
         return result
 
     @staticmethod
@@ -56,17 +57,17 @@ class _Dropped(torch.autograd.Function):
         (g,) = gradients
         result = torch.empty_like(g)
         for piece in _pieces(g):
-            _scaled(g[piece], ctx.kept[piece], ctx.dropout, result[piece])
+            _scale(g[piece], ctx.mask[piece], ctx.dropout, result[piece])
         return result, None, None, None
 
 
 @lru_cache(maxsize=8)
-def _columns(width: int) -> Tensor:
-    return column_entropy(torch.arange(width))
+def _column_hashes(width: int) -> Tensor:
+    return hash_columns(torch.arange(width))
 
 
-def _scaled(x: Tensor, kept: Tensor, dropout: float, out: Tensor) -> None:
-    torch.mul(x, kept.to(x.dtype).mul_(1.0 / (1.0 - dropout)), out=out)
+def _scale(x: Tensor, mask: Tensor, dropout: float, out: Tensor) -> None:
+    torch.mul(x, mask.to(x.dtype).mul_(1.0 / (1.0 - dropout)), out=out)
 
 
 def _pieces(x: Tensor) -> list[slice]:

@@ -1,4 +1,4 @@
-"""What a host hands to its runtime and gets back: the border between arithmetic and I/O."""
+"""Outbox and inbox: messages that a host hands to its engine and gets back, without I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from gossamer.agents.links import Link
 
-Message = Tensor | tuple[Tensor, ...]  # several tensors stand one after the other, for one copy where they are sent
+Message = Tensor | tuple[Tensor, ...]  # or its parts in order, copied once where they are sent
 Inbox = Mapping[Link, Tensor]
 
 
-def joined(message: Message) -> Tensor:
+def join_parts(message: Message) -> Tensor:
     """A message as one tensor."""
     return message if isinstance(message, Tensor) else torch.cat([part.reshape(-1) for part in message])
 
@@ -29,7 +29,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Outbox:
-    """One exchange: what to send now, and which messages of which shapes to wait for."""
+    """One exchange: messages to send now, and the shapes of those to wait for."""
 
     phase: Phase
     index: int

@@ -1,41 +1,40 @@
-"""A host: a set of agents with their share of the data, the plans and C, and their weights, stacked.
+"""A host: a set of agents with their share of the data, the plans, C, and their weights, stacked over the agents.
 
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.consensus.choco_gossip import Choco
-from gossamer.agents.consensus.compression import PLAIN, Compression
-from gossamer.agents.consensus.neighbour_slots import make_ends
-from gossamer.agents.consensus.plain import Consensus, make_mixing
-from gossamer.agents.consensus.power_gossip import Power
-from gossamer.agents.counter_rng import initial_normal
+from gossamer.agents.coded_rows import HostedCodec
+from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
+from gossamer.agents.consensus.plain import PlainMethod
+from gossamer.agents.counter_rng import draw_normal
 from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
-from gossamer.agents.row_codecs import Coding, RowCodec
-from gossamer.agents.rules import State, UpdateRule
+from gossamer.agents.row_codecs import RowCodec
+from gossamer.agents.rules import StateDict, UpdateRule
 from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 
-WEIGHTS = "weights."  # names of a host's state: what consensus remembers of the weights
-TRACKER, GRADIENT = "tracker.", "gradient."  # s_k and g_k
-MIXED_TRACKER = "mixed-tracker."  # what consensus remembers of s_k
-CHUNK = 1 << 21  # numbers of a layer's widest array that go through at once, if there is a batch axis: near a cache
+# Prefixes of the names in a host's state, which also stand in checkpoints
+MIXED_WEIGHTS = "weights."  # state of the consensus of weights
+TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking: s_k and the last g_k
+MIXED_TRACKER = "mixed-tracker."  # state of the consensus of s_k
+
+NUMBERS_AT_ONCE = 1 << 21  # of a layer's widest array, if there is a batch axis: near a cache
 
 
 @dataclass(frozen=True)
-class Training:
-    """How to train: everything of Algorithm 1 that is a choice and not data."""
+class TrainingOptions:
+    """The choices of Algorithm 1 that are not data."""
 
     rule: UpdateRule
     step_size: float  # the centralised one
@@ -45,9 +44,9 @@ class Training:
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
     batch: int = 0  # time steps in a mini-batch; 0: all
     seed: int = 0
-    track: bool = False  # update by estimates of the whole gradient instead of each agent's own
-    compression: Compression = PLAIN
-    row_codec: RowCodec | None = None  # of the rows between agents; None: as they are
+    track: bool = False  # gradient tracking: update by estimates of the whole gradient instead of each agent's own
+    consensus: ConsensusMethod = field(default_factory=PlainMethod)
+    row_codec: RowCodec | None = None  # of boundary rows; None: as they are
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,14 @@ class Host:
     num_agents: int
     num_labelled: int  # |T_D|, of all agents
     network: Network
-    training: Training
+    training: TrainingOptions
     train_pass: Pass
     full_pass: Pass
     num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
     chunk: int  # time steps that go through the network at once
-    mixing: Consensus
+    consensus: Consensus
     params: Params
-    state: State
+    state: StateDict
     step: int = 0
 
     def with_params(self, params: Params) -> "Host":
@@ -77,7 +76,7 @@ def make_host(
     assignment: NDArray[np.int64],
     combination: NDArray[np.float64],
     agents: Sequence[int],
-    training: Training,
+    training: TrainingOptions,
     *,
     initial_deviation: float = 1e-3,
     same_initial: bool = False,
@@ -92,14 +91,14 @@ def make_host(
     return host_of_share(share, network, training, params)
 
 
-def host_of_share(share: Share, network: Network, training: Training, params: Params) -> Host:
+def host_of_share(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
     dtype = next(iter(params.values())).dtype
     layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, coding, between = training.row_codec, None, layout
-    if codec is not None:  # rows of agents on one host are told apart, too
-        coding = Coding(codec, share.agents, share.num_agents, share.hosting)
-        between = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, apart=True)
+    codec, hosted, between = training.row_codec, None, layout
+    if codec is not None:  # it sees the rows of every pair of agents, also on one host
+        hosted = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
+        between = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
     protected = codec is not None and codec.protects
     full = make_pass(
         share,
@@ -109,53 +108,36 @@ def host_of_share(share: Share, network: Network, training: Training, params: Pa
         share.full_fields,
         None,
         None,
-        coding if protected else None,
+        hosted if protected else None,
     )
-    mixing = make_consensus(share, training, dtype, network.shapes().values())
+    C = HostedCombination(share.combination, share.agents, share.hosting, share.slots)
+    consensus = training.consensus.make(C, network.shapes(), dtype, training.seed)
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=make_pass(share, between, network, dtype, share.train_fields, share.train_times, full, coding),
+        train_pass=make_pass(share, between, network, dtype, share.train_fields, share.train_times, full, hosted),
         full_pass=full,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
-        mixing=mixing,
+        consensus=consensus,
         params=params,
-        state=training.rule.init(params) | _consensus_state(mixing, params, training.track),
+        state=training.rule.init(params) | _consensus_state(consensus, params, training.track),
     )
 
 
-def make_consensus(
-    share: Share, training: Training, dtype: torch.dtype, shapes: Iterable[tuple[int, ...]]
-) -> Consensus:
-    """How the hosted agents mix, by the way in which they compress."""
-    how = training.compression
-    if how.kind == "power":
-        ends = make_ends(share.combination, share.agents, dtype, share.hosting, share.slots)
-        return Power(ends, how, share.num_agents, training.seed)
-    largest = max(map(math.prod, shapes))
-    if how.topk and dtype == torch.float32 and largest > 2**24:
-        raise GossamerError(
-            f"choco:topk names places in float32, which is exact up to {2**24} numbers, and an array has {largest}; "
-            "take --dtype float64, or power"
-        )
-    mixing = make_mixing(share.combination, share.agents, dtype, share.hosting)
-    return Choco(mixing, how, training.seed) if how.kind == "choco" else mixing
-
-
-def _consensus_state(mixing: Consensus, params: Params, track: bool) -> State:
-    state = {f"{WEIGHTS}{name}": part for name, part in mixing.init(params).items()}
+def _consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
+    state = {f"{MIXED_WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
-        state |= {f"{MIXED_TRACKER}{name}": part for name, part in mixing.init(params).items()}
+        state |= {f"{MIXED_TRACKER}{name}": part for name, part in consensus.init(params).items()}
     return state
 
 
-def memory(state: State, prefix: str) -> State:
-    """The part of a host's state whose names have this prefix, by the rest of the name; the tensors are the same."""
+def select_state(state: StateDict, prefix: str) -> StateDict:
+    """The part of a host's state whose names have this prefix, by the rest of the name; tensors are not copied."""
     return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 
 
@@ -168,7 +150,7 @@ def initial_params(
         for number, (name, (shape, random)) in enumerate(layer.parameters().items()):
             if random:
                 streams = [(0 if same else k, index, *([number] if number else [])) for k in agents]
-                drawn = torch.stack([initial_normal(shape, seed, *stream) for stream in streams])
+                drawn = torch.stack([draw_normal(shape, seed, *stream) for stream in streams])
                 params[f"layer.{index}.{name}"] = (drawn * deviation).to(dtype)
             else:
                 params[f"layer.{index}.{name}"] = torch.zeros(len(agents), *shape, dtype=dtype)
@@ -192,6 +174,6 @@ def _num_times(share: Share, batch: int) -> int | None:
 
 
 def _chunk(num_vertices: int, network: Network) -> int:
-    """How many time steps to take at once, the same on every host: the widest array stays near CHUNK numbers."""
+    """Time steps to take at once, the same on every host: the widest array stays near NUMBERS_AT_ONCE."""
     widest = max(max(layer.inputs, layer.width, layer.outputs) * len(layer.gather.powers) for layer in network.layers)
-    return max(1, CHUNK // (num_vertices * widest))
+    return max(1, NUMBERS_AT_ONCE // (num_vertices * widest))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.dropout import Drop
-from gossamer.agents.links import Ints
+from gossamer.array_types import Ints
 from gossamer.errors import GossamerError
 from gossamer.model.product import DenseProduct, SparseProduct
 
@@ -19,7 +19,7 @@ class LayerInput:
     product: DenseProduct | SparseProduct
     drop: Drop | None
     input_row: Ints  # the row of x of each vertex (and power) that offers
-    slab: Ints  # its agent and power: hosted agent * powers + place of the power
+    slab: Ints  # its agent and power: hosted agent * powers + position of the power
     powers: int
     first: bool  # a large input, which needs no gradient
 

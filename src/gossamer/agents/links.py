@@ -2,8 +2,9 @@
 
 The block of a link is factored as D_kz = R_kz S_kz. A row of S either pre-aggregates for a destination vertex of k
 (z does the weighting, eq. (6)) or picks a source vertex of z (k does the weighting). The rows are a minimum vertex
-cover of the link's bipartite graph, so that their number is the structural rank of D_kz. The cover is Konig's, the
-set that no choice of matching changes: a link's two ends compute it alone and agree.
+cover of the link's bipartite graph, whose size is that of a maximum matching (Konig 1931, "Graphs and matrices"): the
+structural rank of D_kz. The cover is built from the vertices that alternating paths reach, a set that no choice of
+matching changes, so that the two endpoints of a link compute it alone and agree.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Ints = NDArray[np.int64]
+from gossamer.array_types import Floats, Ints
 
 
 class Link(NamedTuple):
@@ -23,13 +24,13 @@ class Link(NamedTuple):
     receiver: int
 
 
-def places(hosting: Ints | None, num_agents: int) -> Ints:
-    """What links name in an agent's place [m]: its host, or, where each is reckoned to be on its own, the agent."""
+def endpoints(hosting: Ints | None, num_agents: int) -> Ints:
+    """Link endpoint of each agent [m]: its host, or the agent itself if agents are hosted separately."""
     return np.arange(num_agents) if hosting is None else hosting
 
 
 @dataclass(frozen=True)
-class Factored:
+class LinkFactors:
     """Message rows of one or many links, sorted by sender, receiver, kind of row and vertex.
 
     links [links] and rows [links + 1]: link l's messages are the rows rows[l] to rows[l + 1].
@@ -38,18 +39,16 @@ class Factored:
 
     links: tuple[Link, ...]
     rows: Ints
-    send: tuple[Ints, Ints, NDArray[np.float64]]
-    receive: tuple[Ints, Ints, NDArray[np.float64]]
+    send: tuple[Ints, Ints, Floats]
+    receive: tuple[Ints, Ints, Floats]
 
     @property
     def counts(self) -> tuple[tuple[Link, int], ...]:
-        """The links with their numbers of rows."""
+        """Links with their numbers of rows."""
         return tuple(zip(self.links, np.diff(self.rows).tolist(), strict=True))
 
 
-def factor(
-    i: Ints, j: Ints, weights: NDArray[np.float64], receiver: Ints, sender: Ints, aggregate: bool = True
-) -> Factored:
+def factor(i: Ints, j: Ints, weights: Floats, receiver: Ints, sender: Ints, aggregate: bool = True) -> LinkFactors:
     """Factor the blocks of all links at once from their cross edges D_ij: i at `receiver`, j at `sender`.
 
     Without `aggregate` every row picks a source vertex, for layers that need each offer by itself.
@@ -58,9 +57,9 @@ def factor(
     """
     base = int(max(sender.max(initial=0), receiver.max(initial=0))) + 1
     size = int(max(i.max(initial=0), j.max(initial=0))) + 1
-    codes, link, _ = _numbered(sender * base + receiver)
-    destinations, to, by_destination = _numbered(i * base + sender)  # of each link its own: i knows its receiver
-    sources, at, _ = _numbered(j * base + receiver)
+    pairs, link, _ = _number(sender * base + receiver)
+    destinations, to, by_destination = _number(i * base + sender)  # of each link its own: i knows its receiver
+    sources, at, _ = _number(j * base + receiver)
     starts = np.concatenate([[0], np.cumsum(np.bincount(to, minlength=len(destinations)))])
     blocks = sparse.csr_array(
         (np.ones(len(i), dtype=np.int8), at[by_destination], starts), shape=(len(destinations), len(sources))
@@ -68,14 +67,14 @@ def factor(
     # An edge goes over its destination's pre-aggregated row if there is one, else over its source's picked row.
     over = _cover(blocks)[to] if aggregate else np.zeros(len(to), dtype=bool)
     label = np.where(over, link * 2 * size + i, (link * 2 + 1) * size + j)
-    labels, row, _ = _numbered(label)
-    rows = np.searchsorted(labels // (2 * size), np.arange(len(codes) + 1))
+    labels, row, _ = _number(label)
+    rows = np.searchsorted(labels // (2 * size), np.arange(len(pairs) + 1))
     picked = labels // size % 2 == 1
     picked_row = np.flatnonzero(picked)
     aggregated_row = np.flatnonzero(~picked)
     one = np.ones_like
-    return Factored(
-        links=tuple(Link(int(c) // base, int(c) % base) for c in codes),
+    return LinkFactors(
+        links=tuple(Link(int(c) // base, int(c) % base) for c in pairs),
         rows=rows,
         send=(
             np.concatenate([row[over], picked_row]),
@@ -91,7 +90,7 @@ def factor(
 
 
 def _cover(blocks: Any) -> NDArray[np.bool_]:
-    """Which destinations [rows of `blocks`] stand in Konig's minimum vertex cover.
+    """Destinations [rows of `blocks`] in the minimum vertex cover of Konig's theorem.
 
     From the unmatched destinations walk along any edge to a source and back along its matching edge. The cover
     holds the destinations that are not reached and the sources that are; every edge of a destination outside the
@@ -117,10 +116,10 @@ def _cover(blocks: Any) -> NDArray[np.bool_]:
     return np.asarray(~reached)
 
 
-def _numbered(keys: Ints) -> tuple[Ints, Ints, Ints]:
+def _number(keys: Ints) -> tuple[Ints, Ints, Ints]:
     """The distinct keys, ascending; the number of each key among them; and an order that sorts the keys.
 
-    A key and its place are packed into one word where they fit, because values sort many times faster than places.
+    A key and its index are packed into one integer where they fit, because values sort many times faster than indices.
     """
     bits = len(keys).bit_length()
     if int(keys.max(initial=0)) >> (62 - bits) == 0:

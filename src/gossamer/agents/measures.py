@@ -1,4 +1,4 @@
-"""What is measured of agents: scores (eq. (7)), disagreement, and the mean of their weights (eq. (9))."""
+"""Measures of a run: scores (eq. (7)), disagreement, and the mean of the agents' weights (eq. (9))."""
 
 from collections.abc import Generator, Iterable
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.batches import chunks
+from gossamer.agents.batches import split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.passes import Pass
@@ -15,16 +15,16 @@ from gossamer.agents.step import forward
 from gossamer.model import Params
 from gossamer.model.losses import losses
 
-EVALUATION = 1 << 20  # where the numbers of an evaluation's parts begin: a codec draws for them anew
-Sums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
+EVALUATION = 1 << 20  # first number of an evaluation's parts, so that a codec draws other numbers than in training
+ScoreSums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
 Scores = dict[str, dict[str, float]]
 
 
-def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, Sums]]:
+def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, ScoreSums]]:
     """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores."""
     parts: list[Tensor] = []
-    sums: Sums = {}
-    for number, on in enumerate(chunks(host, host.full_pass)):
+    sums: ScoreSums = {}
+    for number, on in enumerate(split_chunks(host, host.full_pass)):
         outputs, _ = yield from forward(host, on, number=EVALUATION + number)
         parts.append(outputs)
         for name, part in score_sums(on, outputs).items():
@@ -32,7 +32,7 @@ def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, Sums]]:
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0], sums
 
 
-def score_sums(on: Pass, outputs: Tensor) -> Sums:
+def score_sums(on: Pass, outputs: Tensor) -> ScoreSums:
     """Sums over the hosted vertices, so that several hosts' can be added."""
     each = losses(outputs, on.targets)
     hit = (outputs.argmax(-1) == on.targets).to(each.dtype) if on.targets.dtype == torch.int64 else each
@@ -42,7 +42,7 @@ def score_sums(on: Pass, outputs: Tensor) -> Sums:
     }
 
 
-def scores(parts: Iterable[Sums], classes: bool) -> Scores:
+def scores(parts: Iterable[ScoreSums], classes: bool) -> Scores:
     """Mean loss, and accuracy or mean squared error, on each mask; NaN on an empty one."""
     hosts = list(parts)
     result: Scores = {}

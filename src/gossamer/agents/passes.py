@@ -1,4 +1,4 @@
-"""Passes: a plan with a host's data laid out for it, what a forward pass reads, for training or for evaluation."""
+"""Passes: a plan with a host's data laid out for it, as a forward pass reads it, for training or for evaluation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.agents.counter_rng import column_entropy, row_entropy
+from gossamer.agents.coded_rows import HostedCodec
+from gossamer.agents.counter_rng import hash_columns, hash_rows
 from gossamer.agents.dropout import Drop
 from gossamer.agents.inputs import LayerInput
 from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
-from gossamer.agents.row_codecs import Coding
 from gossamer.agents.share import Share
 from gossamer.model import Layer, Network
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
@@ -22,27 +22,25 @@ from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan
 
 @dataclass(frozen=True)
 class Pass:
-    """One plan with the hosted data laid out for it: what a forward pass reads."""
-
     plan: Plan
     vertices: NDArray[np.int64]  # of the output rows, by global number
     products: tuple[DenseProduct | SparseProduct, ...]
     features: Tensor  # the first layer's input rows, or a sparse input's entries
     dropout: tuple[float, ...]  # of each layer's input
-    entropy: tuple[Tensor, ...]  # for each layer, the words that dropout hashes
+    counters: tuple[Tensor, ...]  # for each layer, those of dropout's random numbers
     targets: Tensor
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
-    share: float = 1.0  # of the training examples' time steps, for a mini-batch
+    fraction: float = 1.0  # of the training examples' time steps that it holds, for a mini-batch
 
-    def input(self, index: int, x: Tensor, of: tuple[int, int] | None) -> LayerInput:
-        """A layer's input x; `of` is the seed and the step that dropout is drawn for, None for none."""
+    def input(self, index: int, x: Tensor, key: tuple[int, int] | None) -> LayerInput:
+        """A layer's input x; `key` is the seed and the step that dropout is drawn for, None for none."""
         plan, drop = self.plan.layers[index], self.dropout[index]
-        used = None if of is None or drop == 0.0 else Drop(self.entropy[index], drop, (*of, index))
+        used = None if key is None or drop == 0.0 else Drop(self.counters[index], drop, (*key, index))
         return LayerInput(x, self.products[index], used, plan.input_row, plan.slab, len(plan.gather.powers), index == 0)
 
     @property
     def has_times(self) -> bool:
-        """Whether there is a batch axis."""
+        """There is a batch axis."""
         return self.masks["train"].ndim == 2
 
 
@@ -54,14 +52,14 @@ def make_pass(
     fields: list[list[NDArray[np.bool_]]],
     times: NDArray[np.int64] | None,
     other: Pass | None = None,
-    coding: Coding | None = None,
+    codec: HostedCodec | None = None,
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
 
     A dense input that is laid out as the `other` pass's is not copied.
     """
     gathers = network.gathers
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(share.features), coding)
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(share.features), codec)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
@@ -80,8 +78,8 @@ def make_pass(
         products=products,
         features=features,
         dropout=tuple(layer.dropout for layer in network.layers),
-        entropy=tuple(
-            _entropy(layer, share.vertices[p.inputs], p.input_row, product, columns)
+        counters=tuple(
+            _counters(layer, share.vertices[p.inputs], p.input_row, product, columns)
             for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
         ),
         targets=targets if share.num_classes is not None else targets.to(dtype),
@@ -110,21 +108,21 @@ def _first_input(
     return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
 
 
-def _entropy(
+def _counters(
     layer: Layer,
     vertices: NDArray[np.int64],
     input_row: NDArray[np.int64],
     product: DenseProduct | SparseProduct,
     columns: NDArray[np.int64] | None,
 ) -> Tensor:
-    """What dropout hashes: a word for each entry of a sparse input; for a dense one a word for each row (and time
-    step), to which the columns' words are added as it goes. Vertices go by their global numbers."""
+    """Counters of dropout's random numbers: one for each entry of a sparse input; for a dense one a hash for each row
+    (and time step), to which the columns' hashes are added later. Vertices go by their global numbers."""
     if layer.dropout == 0.0:
         return torch.empty(0, dtype=torch.int32)
-    words = row_entropy(torch.from_numpy(vertices))
+    counters = hash_rows(torch.from_numpy(vertices))
     if isinstance(product, SparseProduct):
         rows = torch.from_numpy(input_row[product.entry_row])
-        return words[rows] + column_entropy(torch.from_numpy(product.entry_feature))
+        return counters[rows] + hash_columns(torch.from_numpy(product.entry_feature))
     if columns is None:
-        return words[:, None]
-    return words[:, None, None] + row_entropy(column_entropy(torch.from_numpy(columns)))[None, :, None]
+        return counters[:, None]
+    return counters[:, None, None] + hash_rows(hash_columns(torch.from_numpy(columns)))[None, :, None]

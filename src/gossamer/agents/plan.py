@@ -1,7 +1,7 @@
-"""Plans: what a host computes and sends, worked out once: receptive fields, links and row orders (eq. (11)).
+"""Plans: receptive fields, links and row orders of a host, worked out once before training (eq. (11)).
 
 A plan belongs to a set of output vertices: the labelled ones for training, all for evaluation. Walking the layers
-backwards, the fields U_P, ..., U_0 of each filter say which rows are needed; everything else is never computed.
+backwards, the fields U_P, ..., U_0 of each filter are the vertices that are needed; no others are computed.
 """
 
 from collections.abc import Generator, Sequence
@@ -13,13 +13,14 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.coded_rows import CodedRows, HostedCodec, make_sides
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.layout import Layout, factored, positions
-from gossamer.agents.links import Factored, Ints, Link
-from gossamer.agents.propagation import Halo, Key, PlainRows, Propagation, RowExchange, through
-from gossamer.agents.row_codecs import CodedRows, Coding, make_sides
+from gossamer.agents.layout import Layout, factor_links, positions
+from gossamer.agents.links import Link, LinkFactors
+from gossamer.agents.propagation import ExchangeKey, Halo, PlainRows, Propagation, RowExchange, run_propagations
+from gossamer.array_types import Ints
 from gossamer.generators import drive
-from gossamer.model.gather import Gather, Rows
+from gossamer.model.gather import Gather, VertexMask
 from gossamer.model.layers import Edges, Outputs
 from gossamer.model.sparse import make_operator
 
@@ -33,21 +34,22 @@ class LayerPlan:
     gather: Gather
     inputs: Ints  # vertices, in row order (the first layer's may be more)
     input_row: Ints  # for every (p, vertex of U_p): its row among `inputs`
-    slab: Ints  # and its slab of weights: hosted agent * number of powers + place of p
+    slab: Ints  # and its slab of weights: hosted agent * number of powers + position of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
     propagations: tuple[Propagation | Halo, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
-    within: tuple[Tensor, ...]  # [p]: where U_{p-2} lies in U_p, for p >= 2
+    within: tuple[Tensor, ...]  # [p]: positions of U_{p-2} in U_p, for p >= 2
     outputs: Outputs
 
-    def forward(self, offers: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """What the output rows gather of the offers, one exchange for each propagation (eq. (5)-(6))."""
+    def forward(self, offers: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Tensor]:
+        """Gather the offers at the output rows, one exchange for each propagation (eq. (5)-(6))."""
         terms = offers.split_with_sizes([self.sizes[p] for p in self.gather.powers])
-        return (yield from through(self.gather.combine(terms, self.within), [p.forward for p in self.propagations], of))
+        combined = self.gather.combine(terms, self.within)
+        return (yield from run_propagations(combined, [p.forward for p in self.propagations], key))
 
-    def backward(self, g: Tensor, of: Key) -> Generator[Outbox, Inbox, Tensor]:
-        """Gradient of the offers from that of what was gathered: the same links reversed (eq. (12))."""
+    def backward(self, g: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Tensor]:
+        """Gradient of the offers from that at the output rows, over the same links reversed (eq. (12))."""
         transposed = self.gather.combine_transposed(g, self.within)
-        terms = yield from through(transposed, [p.backward for p in reversed(self.propagations)], of)
+        terms = yield from run_propagations(transposed, [p.backward for p in reversed(self.propagations)], key)
         return torch.cat(terms) if len(terms) > 1 else terms[0]
 
 
@@ -60,17 +62,17 @@ class Plan:
 def make_plan(
     layout: Layout,
     gathers: Sequence[Gather],
-    fields: Sequence[Sequence[Rows]],
+    fields: Sequence[Sequence[VertexMask]],
     dtype: torch.dtype,
     round_up: bool,
-    coding: Coding | None = None,
+    codec: HostedCodec | None = None,
 ) -> Plan:
-    """The plan of a host's layout for the layers' fields; with `coding`, rows between agents are quantised.
+    """The plan of a host's layout for the layers' fields; with a `codec`, rows between agents go through it.
 
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
     """
-    order, n = layout.vertices, len(layout.place)
+    order, n = layout.vertices, len(layout.endpoint)
     layers: list[LayerPlan] = []
     index = sum(gather.powers[-1] for gather in gathers)
     for gather, sets in zip(reversed(gathers), reversed(fields), strict=True):
@@ -84,7 +86,7 @@ def make_plan(
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, coding)
+            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec)
             propagations.append(cut.product() if gather.linear else cut.halo())
         agents = [layout.agent[here] for here in held]
         layers.append(
@@ -105,7 +107,7 @@ def make_plan(
     return Plan(tuple(reversed(layers)), order[fields[-1][0][order]])
 
 
-def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: Rows) -> list[list[Rows]]:
+def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: VertexMask) -> list[list[VertexMask]]:
     """`walk_fields` on the whole graph."""
     rows = sparse.csr_array(shift)
     # The columns of D as rows, without moving an entry; products of truth values are "is there any".
@@ -113,12 +115,14 @@ def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: Rows) -> li
     return drive(walk_fields(gathers, outputs), lambda rows: np.asarray(backwards @ rows, dtype=bool))
 
 
-def walk_fields(gathers: Sequence[Gather], outputs: Rows) -> Generator[Rows, Rows, list[list[Rows]]]:
+def walk_fields(
+    gathers: Sequence[Gather], outputs: VertexMask
+) -> Generator[VertexMask, VertexMask, list[list[VertexMask]]]:
     """For each layer the fields U_0, ..., U_P that the output vertices need of it, N_i^K of Sec. II.
 
     Yields rows and is sent those that D needs to reach them, by whoever knows D.
     """
-    fields: list[list[Rows]] = []
+    fields: list[list[VertexMask]] = []
     for gather in reversed(gathers):
         sets = yield from gather.fields(outputs)
         fields.append(sets)
@@ -126,15 +130,17 @@ def walk_fields(gathers: Sequence[Gather], outputs: Rows) -> Generator[Rows, Row
     return fields[::-1]
 
 
-def message_rows(shift: Any, gathers: Sequence[Gather], outputs: Rows, place: Ints) -> list[list[dict[Link, int]]]:
-    """Rows that each link carries, by layer and propagation (from U_P down), between the vertices' places: agents each
-    on its own, or hosts."""
+def message_rows(
+    shift: Any, gathers: Sequence[Gather], outputs: VertexMask, endpoint: Ints
+) -> list[list[dict[Link, int]]]:
+    """Number of rows that each link carries, by layer and propagation (from U_P down); `endpoint` is the agent or the
+    host of each vertex."""
     entries = shift.tocoo()
-    crossing = place[entries.row] != place[entries.col]
+    crossing = endpoint[entries.row] != endpoint[entries.col]
     cross = entries.row[crossing].astype(np.int64), entries.col[crossing].astype(np.int64), entries.data[crossing]
     return [
         [
-            dict(factored(cross, sets[p - 1], sets[p], place, gather.linear).counts)
+            dict(factor_links(cross, sets[p - 1], sets[p], endpoint, gather.linear).counts)
             for p in reversed(range(1, len(sets)))
         ]
         for gather, sets in zip(gathers, receptive_fields(shift, gathers, outputs), strict=True)
@@ -147,12 +153,12 @@ class _Cut:
 
     index: int
     layout: Layout
-    to: Rows
-    at: Rows
-    held_to: Rows
-    held_at: Rows
+    to: VertexMask
+    at: VertexMask
+    held_to: VertexMask
+    held_at: VertexMask
     dtype: torch.dtype
-    coding: Coding | None
+    codec: HostedCodec | None
 
     def product(self) -> Propagation:
         """D u, with as few message rows as the links' structural ranks."""
@@ -188,13 +194,13 @@ class _Cut:
 
     @property
     def _to_row(self) -> Ints:
-        return positions(self.layout.vertices[self.held_to], len(self.layout.place))
+        return positions(self.layout.vertices[self.held_to], len(self.layout.endpoint))
 
     @property
     def _at_row(self) -> Ints:
-        return positions(self.layout.vertices[self.held_at], len(self.layout.place))
+        return positions(self.layout.vertices[self.held_at], len(self.layout.endpoint))
 
-    def _exchange(self, out: Factored, into: Factored) -> RowExchange:
-        if self.coding is not None:
-            return CodedRows(self.index, self.coding.codec, *make_sides(out, into, self.coding))
+    def _exchange(self, out: LinkFactors, into: LinkFactors) -> RowExchange:
+        if self.codec is not None:
+            return CodedRows(self.index, self.codec.codec, *make_sides(out, into, self.codec))
         return PlainRows(self.index, out.counts, into.counts)

@@ -1,4 +1,4 @@
-"""Propagations: the only place where agents meet in the forward pass and, reversed, in the backward pass.
+"""Propagations: exchanges of rows between agents in the forward pass and, reversed, in the backward pass.
 
     forward    k = a(i) adds what its neighbours z send, S_kz u_z, to what it has itself        eq. (5)-(7)
     backward   over the same links reversed, k sends R_kz^T g and z adds S_kz^T of it           eq. (12)
@@ -20,32 +20,32 @@ from gossamer.generators import delegate
 from gossamer.model.layers import Edges
 from gossamer.model.sparse import Operator
 
-T = TypeVar("T")
-Key = tuple[int, int, int]  # seed, step, part of a long batch: what random numbers of an exchange are for
+Gathered = TypeVar("Gathered")
+ExchangeKey = tuple[int, int, int]  # of random numbers: seed, step, part of a long batch
 Collect = Callable[[], Tensor]  # the rows that arrived, read when they are needed
-Exchanges = Generator[Outbox, Inbox, Tensor]
+PropagationSteps = Generator[Outbox, Inbox, Tensor]
 
 
 class RowExchange(Protocol):
-    """How message rows travel between the endpoints of links: as they are, or through a row codec."""
+    """Transport of message rows between the endpoints of links: as they are, or through a row codec."""
 
-    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
-        """Send the rows of this side; what comes back collects those of the other."""
+    def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
+        """Send the rows of this side; return a function that collects those of the other."""
         ...
 
 
 @dataclass(frozen=True)
 class PlainRows:
-    """Rows as they are."""
+    """Message rows as they are."""
 
-    index: int  # which exchange of the pass this is; both endpoints of a link count alike
+    index: int  # number of the exchange in its pass, the same at both endpoints of a link
     outgoing: tuple[tuple[Link, int], ...]  # links in sender order, with their numbers of rows
     incoming: tuple[tuple[Link, int], ...]
 
-    def __call__(self, phase: Phase, rows: Tensor, of: Key) -> Generator[Outbox, Inbox, Collect]:
+    def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
         out, into = self.outgoing, self.incoming
         if phase is Phase.BACKWARD:
-            out, into = _reversed(into), _reversed(out)
+            out, into = _reverse(into), _reverse(out)
         parts = rows.split_with_sizes([count for _, count in out]) if out else ()
         messages = {link: part for (link, _), part in zip(out, parts, strict=True)}
         expected = {link: (count, *rows.shape[1:]) for link, count in into}
@@ -64,18 +64,18 @@ class Propagation:
 
     edges = None
 
-    def forward(self, u: Tensor, of: Key) -> Exchanges:
+    def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """D u: send S u, add R times what arrives (eq. (5)-(6))."""
-        collect = yield from self.rows(Phase.FORWARD, self.send @ u if self.send.shape[0] else u[:0], of)
+        collect = yield from self.rows(Phase.FORWARD, self.send @ u if self.send.shape[0] else u[:0], key)
         result = self.local @ u  # while messages travel
         if self.receive.shape[1]:
             result += self.receive @ collect()
         return result
 
-    def backward(self, g: Tensor, of: Key) -> Exchanges:
+    def backward(self, g: Tensor, key: ExchangeKey) -> PropagationSteps:
         """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
         sent = self.receive.transposed_times(g) if self.receive.shape[1] else g[:0]
-        collect = yield from self.rows(Phase.BACKWARD, sent, of)
+        collect = yield from self.rows(Phase.BACKWARD, sent, key)
         result = self.local.transposed_times(g)
         if self.send.shape[0]:
             result += self.send.transposed_times(collect())
@@ -91,24 +91,26 @@ class Halo:
     picked: Tensor  # int64 [message rows]: those of them that are sent
     edges: Edges
 
-    def forward(self, u: Tensor, of: Key) -> Exchanges:
+    def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """[u; what arrives]: every offer that an edge needs."""
-        collect = yield from self.rows(Phase.FORWARD, u.index_select(0, self.picked), of)
+        collect = yield from self.rows(Phase.FORWARD, u.index_select(0, self.picked), key)
         return torch.cat([u, collect()])
 
-    def backward(self, g: Tensor, of: Key) -> Exchanges:
-        """Gradient of the hosted offers: what was made of them here, and what is sent back by whoever had a copy."""
-        collect = yield from self.rows(Phase.BACKWARD, g[self.hosted :], of)
+    def backward(self, g: Tensor, key: ExchangeKey) -> PropagationSteps:
+        """Gradient of the hosted offers: of their use here, and what receivers of a copy send back."""
+        collect = yield from self.rows(Phase.BACKWARD, g[self.hosted :], key)
         return g[: self.hosted].index_add(0, self.picked, collect())
 
 
-def through(
-    steps: Generator[Tensor, Tensor, T], propagate: Sequence[Callable[[Tensor, Key], Exchanges]], of: Key
-) -> Generator[Outbox, Inbox, T]:
+def run_propagations(
+    steps: Generator[Tensor, Tensor, Gathered],
+    propagate: Sequence[Callable[[Tensor, ExchangeKey], PropagationSteps]],
+    key: ExchangeKey,
+) -> Generator[Outbox, Inbox, Gathered]:
     """Run a gather's generator, answering each u that it yields with the next propagation's result."""
     planned = iter(propagate)
-    return (yield from delegate(steps, lambda u: next(planned)(u, of)))
+    return (yield from delegate(steps, lambda u: next(planned)(u, key)))
 
 
-def _reversed(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:
+def _reverse(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:
     return tuple((Link(link.receiver, link.sender), count) for link, count in links)

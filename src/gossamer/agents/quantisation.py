@@ -1,7 +1,9 @@
-"""Numbers in 16, 8 or 4 bits: integer multiples of a scale that each row has for itself (docs/communication.md).
+"""Quantisation to 16, 8 or 4 bits: integer multiples of a scale that each row has for itself (docs/communication.md).
 
-A code is a row's integers followed by one byte for the scale, which is a quarter power of two: 2^(b/4 - 32). Every code
-is a row of finite numbers, so that nothing that arrives can be out of range.
+Rounded to the nearest or, with noise, stochastically: up or down so that the mean is the number, as in Alistarh et al.
+(2017), "QSGD: communication-efficient SGD via gradient quantization and encoding". The codes of a row are its integers
+followed by one byte for the scale, which is a quarter power of two: 2^(b/4 - 32). All codes stand for finite numbers,
+so that nothing that arrives can be out of range.
 """
 
 from dataclasses import dataclass
@@ -15,8 +17,8 @@ INTEGERS = {16: torch.int16, 8: torch.int8}
 
 
 @dataclass(frozen=True)
-class Rounding:
-    """Rows [..., width] as bytes [..., length(width)] and back."""
+class Quantiser:
+    """VertexMask [..., width] to codes, bytes [..., length(width)], and back."""
 
     bits: int  # 16, 8 or 4
 
@@ -26,11 +28,11 @@ class Rounding:
         return (1 << self.bits - 1) - 1
 
     def length(self, width: int) -> int:
-        """Bytes of a row."""
+        """Bytes of a row's codes."""
         return (width * self.bits + 7) // 8 + 1
 
     def encode(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
-        """The nearest codes; with `noise`, uniform in [0, 1), randomly up or down so that the mean is the number."""
+        """Codes of the nearest multiples; with `noise`, uniform in [0, 1), of stochastically rounded ones."""
         largest = rows.abs().amax(-1, keepdim=True) if rows.shape[-1] else rows.new_zeros(*rows.shape[:-1], 1)
         if not torch.isfinite(largest).all():
             raise DivergedError("numbers that are not finite")
@@ -46,11 +48,11 @@ class Rounding:
         return self._unpacked(codes[..., :-1], width).to(dtype).mul_(self.step(codes, dtype))
 
     def largest(self, codes: Tensor) -> float:
-        """A bound on the numbers that rows of codes stand for, by their scales alone."""
+        """Bound on the numbers that rows of codes stand for, by their scales alone."""
         return self.levels * float(_scale(codes[..., -1].max().double())) if codes.numel() else 0.0
 
     def step(self, codes: Tensor, dtype: torch.dtype) -> Tensor:
-        """The scale of each row [..., 1]: twice the largest error."""
+        """Scale of each row [..., 1]: twice the largest error of the nearest codes."""
         return _scale(codes[..., -1:].to(dtype))
 
     def _packed(self, whole: Tensor) -> Tensor:

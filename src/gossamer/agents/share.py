@@ -1,7 +1,7 @@
-"""What a host's agents know: their vertices, the shift operator's entries that touch them, their rows of C.
+"""Shares: the part of the data, of D and of C that the agents of a host know.
 
 A simulation's host knows everything; a peer's shard is the share of one agent. Vertices keep the order of their global
-numbers, so that both ends of a link plan the same rows from their own shares.
+numbers, so that both endpoints of a link plan the same rows from their own shares.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gossamer.agents.layout import Entries
-from gossamer.agents.links import Ints
+from gossamer.agents.layout import ShiftEntries
 from gossamer.agents.plan import receptive_fields
+from gossamer.array_types import Floats, Ints
 from gossamer.data import DataGraph
-from gossamer.model.gather import Gather, Rows
+from gossamer.model.gather import Gather, VertexMask
 
 MASKS = ("train", "validation", "test")
 
@@ -33,16 +33,16 @@ class Share:
     num_classes: int | None
     vertices: Ints  # hosted vertices and their neighbours in the data graph, by global number, ascending
     owner: Ints  # the agent of each
-    entries: Entries  # i, j, D_ij with i or j hosted, by i
-    train_fields: list[list[Rows]]  # U_0, ..., U_P of each layer for training, and for evaluation
-    full_fields: list[list[Rows]]
+    entries: ShiftEntries  # i, j, D_ij with i or j hosted, by i
+    train_fields: list[list[VertexMask]]  # U_0, ..., U_P of each layer for training, and for evaluation
+    full_fields: list[list[VertexMask]]
     features: Any
     targets: NDArray[Any]
     masks: dict[str, NDArray[np.bool_]]
     train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
-    combination: NDArray[np.float64]  # rows of C [hosted, m]
-    hosting: Ints | None = None  # which host carries each agent [m], for links between hosts; None: each is on its own
-    slots: int | None = None  # the most neighbours that an agent has in C, where hosts must agree on it
+    combination: Floats  # rows of C [hosted, m]
+    hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
+    slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -55,18 +55,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Whole:
-    """What shares are cut from, prepared once for all of them."""
+    """The data, D and C of all agents, prepared once for cutting shares out of it."""
 
     graph: DataGraph
     shift: Any  # D, CSR
     assignment: Ints
-    combination: NDArray[np.float64]
-    train_fields: list[list[Rows]]
-    full_fields: list[list[Rows]]
+    combination: Floats
+    train_fields: list[list[VertexMask]]
+    full_fields: list[list[VertexMask]]
 
     @cached_property
     def transposed(self) -> Any:
-        """D^T, CSR: who receives from a vertex."""
+        """D^T, CSR: the receivers of each vertex."""
         return self.shift.T.tocsr()
 
     @cached_property
@@ -92,7 +92,7 @@ def make_whole(
     shift: Any,
     gathers: Sequence[Gather],
     assignment: Ints,
-    combination: NDArray[np.float64],
+    combination: Floats,
     receptive_field: bool = True,
 ) -> Whole:
     """The whole with its receptive fields; without `receptive_field`, training computes every vertex."""
@@ -111,7 +111,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         i, j, values = entries.row, entries.col, entries.data.astype(np.float64, copy=False)
         hosted = slice(None)  # everything as it is, without a copy
     else:
-        i, j, values, vertices = touching(whole.shift, whole.transposed, hosted)
+        i, j, values, vertices = select_touching(whole.shift, whole.transposed, hosted)
     return Share(
         agents=tuple(int(k) for k in agents),
         num_agents=len(whole.combination),
@@ -133,8 +133,11 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
     )
 
 
-def touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, Ints, NDArray[np.float64], Ints]:
-    """D's entries with an end among the `hosted` vertices, by their places among all vertices that these name."""
+def select_touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+    """Entries (i, j, D_ij) of D with i or j among the `hosted` vertices, and the vertices that occur, ascending.
+
+    i and j are positions among these.
+    """
     to, of = shift[hosted].tocoo(), transposed[hosted].tocoo()
     elsewhere = ~_among(hosted, of.col)
     i = np.concatenate([hosted[to.row], of.col[elsewhere]])
@@ -147,5 +150,5 @@ def touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, Ints, NDA
 
 
 def _among(ascending: Ints, vertices: NDArray[Any]) -> NDArray[np.bool_]:
-    place = np.minimum(np.searchsorted(ascending, vertices), len(ascending) - 1)
-    return np.asarray(ascending[place] == vertices) if len(ascending) else np.zeros(len(vertices), dtype=bool)
+    position = np.minimum(np.searchsorted(ascending, vertices), len(ascending) - 1)
+    return np.asarray(ascending[position] == vertices) if len(ascending) else np.zeros(len(vertices), dtype=bool)

@@ -1,8 +1,12 @@
-"""Algorithm 1 without I/O: one iteration as a generator that yields what to send and receives what arrived.
+"""Algorithm 1 without I/O: one iteration as a generator that yields messages to send and is sent those that arrived.
 
 `training_step` is composed of `forward` (eq. (5)-(7)), `backward` (eq. (12)) and consensus (eq. (16)). Between two
 exchanges the arithmetic is the layers' own (model/layers), local and differentiated by autograd; across an exchange the
 chain rule is its transpose over the same links reversed (propagation).
+
+Beyond the paper, agents may update by gradient tracking: every agent estimates the whole gradient from its own and its
+neighbours' estimates (Di Lorenzo and Scutari 2016, "NEXT: in-network nonconvex optimization"; Nedic, Olshevsky and Shi
+2017, "Achieving geometric convergence for distributed optimization over time-varying graphs").
 """
 
 from collections.abc import Generator
@@ -11,9 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gossamer.agents.batches import chunks, mini_batch
+from gossamer.agents.batches import draw_mini_batch, split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import GRADIENT, MIXED_TRACKER, TRACKER, WEIGHTS, Host, memory
+from gossamer.agents.host import GRADIENT, MIXED_TRACKER, MIXED_WEIGHTS, TRACKER, Host, select_state
 from gossamer.agents.passes import Pass
 from gossamer.model import Params
 from gossamer.model.losses import losses
@@ -23,37 +27,37 @@ from gossamer.model.losses import losses
 class Segment:
     """The local arithmetic between two exchanges, kept for the backward pass: leaves -> result."""
 
-    leaves: Params  # what was gathered before it, `z`, where there is something, and the layers' parameters
+    leaves: Params  # the gathered offers before it, `z`, if there are any, and the layers' parameters
     result: Tensor
 
 
 def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
-    """One iteration of Algorithm 1. Returns the host after it and its share of the (mini-batch's) loss before it.
+    """One iteration of Algorithm 1. Returns the host after it and its part of the (mini-batch's) loss before it.
 
-    The host that went in is used up: its weights and state are overwritten in place.
+    Weights and state of the given host are overwritten in place: use the returned one.
     """
-    t, how = host.step, host.training
-    loss, gradient = yield from loss_gradient(host, mini_batch(host))
-    if how.weight_decay:
+    t, options = host.step, host.training
+    loss, gradient = yield from loss_gradient(host, draw_mini_batch(host))
+    if options.weight_decay:
         for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
-            g.add_(host.params[name], alpha=how.weight_decay / host.num_agents)
-    mix = bool(how.consensus_every) and (t + 1) % how.consensus_every == 0
-    if how.track:
-        gradient = yield from _tracked(host, gradient, mix)
-    params, index = host.params, host.mixing.rounds if how.track else 0
-    if mix and how.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
+            g.add_(host.params[name], alpha=options.weight_decay / host.num_agents)
+    mix = bool(options.consensus_every) and (t + 1) % options.consensus_every == 0
+    if options.track:
+        gradient = yield from _track_gradient(host, gradient, mix)
+    params, index = host.params, host.consensus.exchanges if options.track else 0
+    if mix and options.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
         room = {name: torch.empty_like(w) for name, w in params.items()}
-        params = yield from host.mixing(params, room, memory(host.state, WEIGHTS), index, t)
-    psi = how.rule.update(gradient, host.state, params, step_size(host), t)
-    if mix and not how.mix_first:
-        psi = yield from host.mixing(psi, params, memory(host.state, WEIGHTS), index, t)
+        params = yield from host.consensus(params, room, select_state(host.state, MIXED_WEIGHTS), index, t)
+    psi = options.rule.update(gradient, host.state, params, step_size(host), t)
+    if mix and not options.mix_first:
+        psi = yield from host.consensus(psi, params, select_state(host.state, MIXED_WEIGHTS), index, t)
     return replace(host, params=psi, step=t + 1), loss
 
 
-def _tracked(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox, Params]:
-    """m s_k, every agent's estimate of the gradient of L, in the gradient's memory: s <- C (s + g - g_before).
+def _track_gradient(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox, Params]:
+    """Gradient tracking: m s_k, every agent's estimate of the gradient of L, with s <- C (s + g - g_before).
 
-    C's columns sum to 1: the mean of all s_k is that of all g_k, at every step.
+    C's columns sum to 1: the mean of all s_k is that of all g_k, at every step. The result overwrites the gradient.
     """
     state = host.state
     for name, g in gradient.items():
@@ -61,7 +65,7 @@ def _tracked(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox
         state[f"{GRADIENT}{name}"].copy_(g)
     if mix:
         estimates = {name: state[f"{TRACKER}{name}"] for name in gradient}
-        mixed = yield from host.mixing(estimates, gradient, memory(state, MIXED_TRACKER), 0, host.step)
+        mixed = yield from host.consensus(estimates, gradient, select_state(state, MIXED_TRACKER), 0, host.step)
         for name, estimate in estimates.items():
             estimate.copy_(mixed[name])
     return {name: torch.mul(state[f"{TRACKER}{name}"], host.num_agents, out=g) for name, g in gradient.items()}
@@ -70,13 +74,13 @@ def _tracked(host: Host, gradient: Params, mix: bool) -> Generator[Outbox, Inbox
 def loss_gradient(
     host: Host, on: Pass | None = None, dropout: bool = True
 ) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
-    """The hosted share of L, and every hosted agent's gradient of L with respect to its own weights.
+    """The hosted part of L, and every hosted agent's gradient of L with respect to its own weights.
 
     L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks.
     """
     total: Tensor | None = None
     gradient: Params = {}
-    for number, part in enumerate(chunks(host, host.train_pass if on is None else on)):
+    for number, part in enumerate(split_chunks(host, host.train_pass if on is None else on)):
         outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout, number=number)
         with torch.enable_grad():
             loss = labelled_loss(host, part, outputs)
@@ -95,9 +99,9 @@ def loss_gradient(
 
 def step_size(host: Host) -> float:
     """eta^t for the hosted agents: m times the centralised one unless the rule is scale-free, or its gradient is."""
-    how = host.training
-    eta = how.step_size / (1.0 + how.step_decay * host.step)
-    return eta if how.rule.scale_free or how.track else eta * host.num_agents
+    options = host.training
+    eta = options.step_size / (1.0 + options.step_decay * host.step)
+    return eta if options.rule.scale_free or options.track else eta * host.num_agents
 
 
 def forward(
@@ -108,16 +112,16 @@ def forward(
     With `differentiate`, the local segments remember their graphs; the last segment's result is the output. `number`
     is that of a part of a long batch.
     """
-    of = host.training.seed, host.step, number
+    key = host.training.seed, host.step, number
     segments: list[Segment] = []
     x, leaves = on.features, Params()
     for index, (layer, plan) in enumerate(zip(host.network.layers, on.plan.layers, strict=True)):
         weights = {name: _leaf(host.params[f"layer.{index}.{name}"], differentiate) for name in layer.parameters()}
         named = {f"layer.{index}.{name}": leaf for name, leaf in weights.items()}
         with torch.set_grad_enabled(differentiate):
-            offers = layer.offer(on.input(index, x, of[:2] if dropout else None), weights)
+            offers = layer.offer(on.input(index, x, key[:2] if dropout else None), weights)
         segments.append(Segment({**leaves, **named}, offers))
-        z = yield from plan.forward(offers.detach(), of)
+        z = yield from plan.forward(offers.detach(), key)
         leaves = Params(z=_leaf(z, differentiate), **named)
         with torch.set_grad_enabled(differentiate):
             x = layer.finish(leaves["z"], plan.outputs, weights)
@@ -129,12 +133,12 @@ def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> 
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
     `segments` are forward's on the same pass, the last one ending in the loss. From the last layer to the first: the
-    gradient of what was gathered goes back to the offers, one reversed exchange for each propagation, then through the
-    local segment before it. Segments are used up as it goes, so that their memory serves the next ones.
+    gradient of the gathered offers goes back to each offer, one reversed exchange for each propagation, then through
+    the local segment before it. Segments are consumed one by one, so that their memory serves the next ones.
     """
     gradient: Params = {}
     g: Tensor | None = None
-    of = host.training.seed, host.step, number
+    key = host.training.seed, host.step, number
     for index in reversed(range(len(segments))):
         leaves, result = segments[index].leaves, segments.pop().result
         found = torch.autograd.grad(result, list(leaves.values()), g, allow_unused=True)
@@ -144,13 +148,13 @@ def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> 
         if index == 0:
             break
         del leaves, result, found
-        g = yield from on.plan.layers[index - 1].backward(gradient.pop("z"), of)
+        g = yield from on.plan.layers[index - 1].backward(gradient.pop("z"), key)
     return {name: gradient[name] for name in host.params}
 
 
 def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
-    """The hosted share of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
-    return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.share)
+    """The hosted part of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
+    return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.fraction)
 
 
 def _leaf(tensor: Tensor, differentiate: bool) -> Tensor:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
-    """a(i): every agent starts at a random vertex and all grow by one ring of neighbours at a time.
+def grow_breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+    """a(i) [n]: every agent starts at a random vertex and all grow by one ring of neighbours at a time.
 
-    A vertex that several agents reach in the same round goes to one of them at random. Components without a
-    seed are entered at a random vertex by the agent that has the fewest vertices. Linear in the edges.
+    A vertex that several agents reach in the same round goes to one of them at random. A component without a seed is
+    entered at a random vertex by the agent with the fewest vertices. Linear in the edges.
     """
     random = np.random.default_rng(seed)
     n = adjacency.shape[0]
@@ -34,10 +34,10 @@ def breadth_first(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int6
         owner[frontier] = np.bincount(owner[owner >= 0], minlength=num_agents).argmin()
 
 
-def balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
-    """a(i) by breadth-first growth in turn: the agent with the fewest vertices takes the next one.
+def grow_balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
+    """a(i) [n] by breadth-first growth in turn: the agent with the fewest vertices takes the next one.
 
-    An agent whose surroundings are taken goes on at a random free vertex, so that sizes differ by one at most.
+    An agent without free neighbours continues at a random free vertex, so that sizes differ by one at most.
     """
     random = np.random.default_rng(seed)
     n = adjacency.shape[0]
@@ -58,6 +58,7 @@ def balanced(adjacency: Any, num_agents: int, seed: int) -> NDArray[np.int64]:
 
 
 def _first_free(owner: NDArray[np.int64], queue: deque[int]) -> int | None:
+    """Next vertex of a queue that has no owner, or None."""
     while queue:
         i = queue.popleft()
         if owner[i] < 0:

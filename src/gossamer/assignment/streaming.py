@@ -1,8 +1,10 @@
-"""A fast partitioner for large graphs: vertices stream by in chunks, each to the agent that holds most of its
-neighbours, less the fuller that agent is (linear deterministic greedy, streamed several times).
+"""Streaming partitioner for large graphs: linear deterministic greedy, in several passes.
 
-A chunk's neighbours are counted by agent all at once, so that a pass is linear in the edges and runs over arrays. Every
-pass sees where the one before left everybody, which is what makes the parts good.
+A vertex goes to the agent with most of its neighbours, weighted by that agent's free capacity (Stanton and Kliot 2012,
+Streaming graph partitioning for large distributed graphs). Later passes start from the partition of the pass before
+(Nishimura and Ugander 2013, Restreaming graph partitioning: simple versatile algorithms
+for advanced balancing). Vertices come in chunks, whose neighbours are counted by
+agent with sparse matrices, so that a pass is linear in the edges.
 """
 
 from typing import Any
@@ -11,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.data.graph import Ints
+
 PASSES = 10
-SETTLED = 1e-3  # share of the vertices: a pass that moves fewer is the last
-SLACK = 0.03  # by which a part may be larger or smaller than the mean
-CHUNKS = 64  # in a pass; the vertices of a chunk do not see each other move
-
-Ints = NDArray[np.int64]
+LEAST_MOVES = 1e-3  # fraction of the vertices: a pass that moves fewer is the last
+SLACK = 0.03  # by which a part may be larger or smaller than the mean, relative
+CHUNKS = 64  # in a pass; the vertices of a chunk move simultaneously
 
 
-def streaming(adjacency: Any, num_agents: int, seed: int, passes: int = PASSES) -> Ints:
-    """a(i) with few edges between agents and parts of about equal size, none empty."""
+def partition_stream(adjacency: Any, num_agents: int, seed: int, passes: int = PASSES) -> Ints:
+    """a(i) [n] with few edges between agents and parts of about equal size, none empty."""
     n, m = adjacency.shape[0], num_agents
     random = np.random.default_rng(seed)
     owner = _in_stretches(adjacency, m, random)
@@ -32,13 +34,13 @@ def streaming(adjacency: Any, num_agents: int, seed: int, passes: int = PASSES) 
         moved = sum(
             _restream(adjacency, owner, size, order[first : first + chunk], bounds) for first in range(0, n, chunk)
         )
-        if moved < SETTLED * n:
+        if moved < LEAST_MOVES * n:
             break
     return owner
 
 
 def _in_stretches(adjacency: Any, m: int, random: np.random.Generator) -> Ints:
-    """Equal stretches of a breadth-first order, in which neighbours are near each other; component by component."""
+    """Initial parts: equal stretches of a breadth-first order, component by component."""
     n = adjacency.shape[0]
     _, component = sparse.csgraph.connected_components(adjacency, directed=False)
     reached = sparse.csgraph.breadth_first_order(
@@ -52,7 +54,7 @@ def _in_stretches(adjacency: Any, m: int, random: np.random.Generator) -> Ints:
 
 
 def _restream(adjacency: Any, owner: Ints, size: Ints, vertices: Ints, bounds: tuple[int, int]) -> int:
-    """Let the vertices of a chunk choose again, in place; returns how many moved."""
+    """Reassign the vertices of a chunk in place; return the number of moves."""
     m, (least, most) = len(size), bounds
     rows = adjacency[vertices]
     counts = sparse.csr_array((rows.data, owner[rows.indices], rows.indptr), shape=(len(vertices), m))
@@ -66,7 +68,7 @@ def _restream(adjacency: Any, owner: Ints, size: Ints, vertices: Ints, bounds: t
     best, top = _best(score, counts.indices, vertex, before)
     gain = top - stay
     moves = np.flatnonzero((gain > 0) & (best != before))
-    # Those who gain most go first, until the part that they choose is full or the one that they leave too small.
+    # The largest gains first, until the new part is full or the old one too small.
     moves = moves[np.argsort(-gain[moves], kind="stable")]
     moves = moves[_rank(best[moves]) < (most - size)[best[moves]]]
     moves = moves[_rank(before[moves]) < (size - least)[before[moves]]]
@@ -76,18 +78,18 @@ def _restream(adjacency: Any, owner: Ints, size: Ints, vertices: Ints, bounds: t
 
 
 def _best(score: NDArray[np.float64], agent: Ints, vertex: Ints, before: Ints) -> tuple[Ints, NDArray[np.float64]]:
-    """Each vertex's agent with the highest score, and that score; `vertex` ascends. Without any it stays."""
+    """Agent with the highest score of each vertex, its own if there is none, and that score; `vertex` ascends."""
     best, top = before.copy(), np.zeros(len(before))
     if len(vertex):
         first = np.flatnonzero(np.diff(vertex, prepend=-1))
         top[vertex[first]] = np.maximum.reduceat(score, first)
-        winners = np.flatnonzero(score == top[vertex])[::-1]  # of equals the first stands
+        winners = np.flatnonzero(score == top[vertex])[::-1]  # of equals the first wins
         best[vertex[winners]] = agent[winners]
     return best, top
 
 
 def _rank(groups: Ints) -> Ints:
-    """How many before each entry are of its group."""
+    """Number of earlier entries in the same group, for each entry."""
     order = np.argsort(groups, kind="stable")
     ascending = groups[order]
     rank = np.empty(len(groups), dtype=np.int64)

@@ -1,9 +1,9 @@
 """The commands of `gossamer`, one file each: they parse, call and print.
 
 The code is organised as follows:
-    common     what all share: a mistake told plainly, settings, data, progress
+    common     error messages, settings, data, progress
     options    one command-line option for each setting
-    logs       log lines on standard error, --log-level
+    logs       log on standard error
     train      gossamer train
     predict    gossamer predict
     topology   gossamer topology

@@ -2,32 +2,31 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer import api
+from gossamer.commands import logs
 from gossamer.commands.common import (
     INTERRUPTED,
     MISTAKE,
+    combine_settings,
     err,
-    follow,
     load_data,
-    settings_from,
-    tell,
-    told_plainly,
+    print_error,
+    print_json,
+    report_errors,
+    show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
-from gossamer.engines.cluster import job
-from gossamer.engines.cluster.distributed import reach_barrier
-from gossamer.engines.cluster.engine import LostRank
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.engines.cluster.heartbeats import GIVE_UP
-from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
 from gossamer.errors import GossamerError
-from gossamer.report import terminal
-from gossamer.runs import directory
-from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
+
+if TYPE_CHECKING:
+    from gossamer.api import Result
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -43,7 +42,7 @@ torchrun --nproc-per-node 2 -m gossamer cluster runs/cut
 """
 
 
-@told_plainly
+@report_errors
 @with_settings()
 def cluster(
     dataset: Dataset = None,
@@ -61,8 +60,9 @@ def cluster(
         ),
     ] = GIVE_UP,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
 
@@ -70,6 +70,12 @@ def cluster(
     torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
+    logs.configure(log_level)
+    from gossamer.engines.cluster import job
+    from gossamer.engines.cluster.distributed import reach_barrier
+    from gossamer.engines.cluster.engine import LostRank
+    from gossamer.report import terminal
+
     with job.joined(give_up) as rank:
         try:
             result, folder = _train(rank, dataset, out, resume, options)
@@ -77,30 +83,35 @@ def cluster(
             raise
         except GossamerError as error:
             if rank == 0:
-                tell(error)
+                print_error(error)
             if reach_barrier() or rank == 0:  # else the first rank knows nothing of it
                 raise typer.Exit(MISTAKE) from None
             raise
     if rank == 0 and as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     elif rank == 0:
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.run.complete:
         if rank == 0:
             err.print(
                 f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
-                f"[bold]torchrun ... -m gossamer cluster --resume {terminal.escape(str(folder))}[/]",
+                f"[bold]torchrun ... -m gossamer cluster --resume {escape(str(folder))}[/]",
                 highlight=False,
             )
         raise typer.Exit(INTERRUPTED)
 
 
 def _train(
-    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]
-) -> tuple[api.Result, Path]:
+    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: Options
+) -> "tuple[Result, Path]":
+    from gossamer import api
+    from gossamer.engines.cluster import job
+    from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
+    from gossamer.runs import directory
+
     if job.restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with follow(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
+    with show_progress(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
@@ -118,7 +129,7 @@ def _train(
                 resume,
             )
         with job.together():
-            settings = settings_from(dataset, options)
+            settings = combine_settings(dataset, options)
             graph = load_data(settings)
             folder = out or directory.free_name(Path("runs"), graph.name)
             if rank == 0:
@@ -130,7 +141,10 @@ def _train(
 
 
 def _lock(folder: Path, rank: int, held: ExitStack) -> None:
-    """The run directory for this job alone; the rank that writes to it holds the lock."""
+    """Lock the run directory for this job; the rank that writes to it holds the lock."""
+    from gossamer.engines.cluster import job
+    from gossamer.runs import directory
+
     with job.together():
         if rank == 0:
             held.enter_context(directory.gone_on_with(folder))

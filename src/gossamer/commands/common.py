@@ -1,35 +1,51 @@
-"""What all commands share: a mistake told plainly, settings from the command line, data with a bar, progress."""
+"""Parts of all commands: error messages and exit codes, settings from the command line, data, progress."""
 
+import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer import api
-from gossamer.assignment import ASSIGNMENTS
-from gossamer.data import DATASETS, DataGraph, load
+from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES
 from gossamer.errors import GossamerError
-from gossamer.report import bars, terminal
-from gossamer.runs.deployment import Progress
-from gossamer.runs.settings import Settings, make_settings, read_settings
-from gossamer.runs.training import Hooks
+from gossamer.runs.options import Options
+
+if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option need none of them
+    from gossamer.api import HooksFor
+    from gossamer.data import DataGraph
+    from gossamer.runs.deployment import Progress
+    from gossamer.runs.settings import Settings
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 err = Console(stderr=True)
+log = logging.getLogger(__name__)
 
 
-def tell(error: GossamerError) -> None:
-    """A user's mistake, in one message."""
-    err.print(f"[bold red]error:[/] {terminal.escape(str(error))}", highlight=False, soft_wrap=True)
+def print_error(error: GossamerError) -> None:
+    """Print a user's mistake in one message."""
+    err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
 
-def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
+def print_warning(text: str) -> None:
+    """Print a warning."""
+    err.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def print_json(content: Mapping[str, object]) -> None:
+    """Print the object of `--json`."""
+    from gossamer.runs.documents import to_json
+
+    print(to_json(content), flush=True)
+
+
+def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn a user's mistake into one message and an exit code, without a traceback."""
 
     @wraps(command)
@@ -37,10 +53,10 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except GossamerError as error:
-            tell(error)
+            print_error(error)
             raise typer.Exit(MISTAKE) from None
         except OSError as error:
-            err.print(f"[bold red]error:[/] cannot read or write: {terminal.escape(str(error))}", highlight=False)
+            err.print(f"[bold red]error:[/] cannot read or write: {escape(str(error))}", highlight=False)
             raise typer.Exit(MISTAKE) from None
         except KeyboardInterrupt:
             err.print("[yellow]interrupted[/]")
@@ -49,8 +65,10 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def settings_from(dataset: str | None, options: dict[str, Any]) -> Settings:
+def combine_settings(dataset: str | None, options: Options) -> "Settings":
     """Settings from a file or a data set's name, with the command line's options on top."""
+    from gossamer.runs.settings import make_settings, read_settings
+
     values: dict[str, Any] = {}
     source = "command line"
     if dataset is not None and dataset.endswith(".toml"):
@@ -61,24 +79,34 @@ def settings_from(dataset: str | None, options: dict[str, Any]) -> Settings:
     settings = make_settings({**values, **options}, "command line")
     for name in ("dataset", "assignment"):
         given = Path(getattr(settings, name))
-        if getattr(settings, name) not in (*DATASETS, *ASSIGNMENTS) and given.exists():
+        if getattr(settings, name) not in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names) and given.exists():
             settings = settings.model_copy(update={name: str(given.resolve())})
     if settings.track is None and settings.tracks and os.environ.get("RANK", "0") == "0":
         err.print(
             "adam follows a tracked estimate of the whole gradient; --no-track: each agent's own", highlight=False
         )
+    log.debug("settings: %s", settings)
     return settings
 
 
-def load_data(settings: Settings) -> DataGraph:
+def load_data(settings: "Settings") -> "DataGraph":
+    """Load the data set of the settings, with a bar if it is downloaded."""
+    from gossamer.data import load
+    from gossamer.report import bars
+
     with bars.download_bar(err, settings.dataset) as progress:
-        return load(settings.dataset, settings.seed, progress)
+        graph = load(settings.dataset, settings.seed, progress)
+    log.info("%s: %d vertices, %d edges", graph.name, graph.num_vertices, len(graph.edges))
+    return graph
 
 
 @contextmanager
-def follow(quiet: bool = False) -> Iterator[tuple[api.HooksFor, Progress]]:
-    """Hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first Ctrl-C;
-    and what follows the design of the topology."""
+def show_progress(quiet: bool = False) -> "Iterator[tuple[HooksFor, Progress]]":
+    """Yield hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first
+    Ctrl-C; and a callback that follows the design of the topology."""
+    from gossamer.report import bars
+    from gossamer.runs.training import Hooks
+
     console = Console(stderr=True, quiet=True) if quiet else err
     stopped: list[int] = []
 

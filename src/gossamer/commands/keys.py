@@ -5,10 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.commands.common import err, told_plainly
-from gossamer.files import write_atomically
-from gossamer.peers.local_processes import write_secret
-from gossamer.peers.network.keys import derive_agent_key, make_agent_keys, read_key
+from gossamer.commands.common import err, report_errors
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -20,7 +17,7 @@ gossamer keys --secret site-3/key.secret
 """
 
 
-@told_plainly
+@report_errors
 def keys(
     out: Annotated[Path, typer.Option(help="Folder for key.secret and key.public.")] = Path("keys"),
     secret: Annotated[
@@ -33,6 +30,9 @@ def keys(
     Prints the public key, for encryption and signatures. Put key.secret into the agent's shard; only its owner may
     read it.
     """
+    from gossamer.files import write_atomically
+    from gossamer.peers.network.keys import derive_agent_key, make_agent_keys, read_key, write_secret
+
     if secret is not None:
         print(derive_agent_key(read_key(secret)))
         return

@@ -2,21 +2,20 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 
-from gossamer import launching
-from gossamer.api import Result
-from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
-from gossamer.data import DataGraph
-from gossamer.peers.local_processes import LocalProcesses, write_local_shards
-from gossamer.report import terminal
-from gossamer.runs import directory
-from gossamer.runs.documents import to_json
-from gossamer.runs.training import Run
+from gossamer.commands import logs
+from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors, show_progress
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
+from gossamer.runs.options import Options
+
+if TYPE_CHECKING:
+    from gossamer.api import Result
+    from gossamer.data import DataGraph
+    from gossamer.runs.training import Run
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -26,42 +25,53 @@ gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
 """
 
 
-@told_plainly
+@report_errors
 @with_settings()
 def launch(
     dataset: Dataset = None,
     out: RunDirectory = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train with one process an agent on this machine, over encrypted loopback connections.
 
     Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
     The result is the simulation's.
     """
-    settings = settings_from(dataset, options)
+    logs.configure(log_level)
+    settings = combine_settings(dataset, options)
+    from gossamer import launching
+    from gossamer.report import terminal
+    from gossamer.runs import directory
+
     graph = load_data(settings)
     folder = out or directory.free_name(Path("runs"), graph.name)
     directory.check_new(folder)
-    with follow() as (_, progress):
+    with show_progress() as (_, progress):
         state = launching.prepare(graph, settings, progress)
     with directory.claimed(folder):
         result = _launch(state, graph, folder)
     if as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
 
 
-def _launch(state: Run, graph: DataGraph, folder: Path) -> Result:
+def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
+    from gossamer import launching
+    from gossamer.peers.local_processes import LocalProcesses, write_local_shards
+    from gossamer.report import terminal
+    from gossamer.runs import directory
+
     directory.save_start(folder, state)
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
     classes = graph.num_classes is not None
     began = time.monotonic()
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():
-            live.update(terminal.crew_table(reports, state.deployment.num_agents, state.settings.steps, classes))
+            live.update(terminal.process_table(reports, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
-    with follow() as (hooks, _):
+    with show_progress() as (hooks, _):
         return launching.gather(graph, state, folders, folder, hooks)

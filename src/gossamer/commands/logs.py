@@ -1,43 +1,25 @@
-"""Log lines of the command line: the handlers of the standard library's logging are set here and nowhere else."""
+"""Log of a command on standard error: records of the loggers `gossamer.*`, with time stamps."""
 
 import logging
 import sys
-import time
-from enum import StrEnum
-from typing import Annotated
 
-import typer
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-LogLevelOption = Annotated[
-    LogLevel, typer.Option("--log-level", help="Log lines on standard error: the least important that are shown.")
-]
+LINE_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def configure(level: str) -> None:
-    """Show the lines of the loggers `gossamer.*` of at least this level on standard error, with time stamps."""
-    root = logging.getLogger("gossamer")
-    root.handlers = [_terminal_handler() if sys.stderr.isatty() else _plain_handler()]
-    root.setLevel(level.upper())
+    """Write records from a level on (debug, info, warning or error) to standard error, and no others."""
+    logger = logging.getLogger("gossamer")
+    for handler in [old for old in logger.handlers if isinstance(old, StderrHandler)]:
+        logger.removeHandler(handler)
+    handler = StderrHandler()
+    handler.setFormatter(logging.Formatter(LINE_FORMAT))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
 
 
-def _terminal_handler() -> logging.Handler:
-    from rich.console import Console
-    from rich.logging import RichHandler
+class StderrHandler(logging.Handler):
+    """Writes to sys.stderr as it is at the moment: while bars are shown, rich replaces it to print above them."""
 
-    return RichHandler(console=Console(stderr=True), show_path=False, log_time_format="%Y-%m-%d %H:%M:%S")
-
-
-def _plain_handler() -> logging.Handler:
-    handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    return handler
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)

@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from gossamer.commands.common import err, tell, told_plainly
-from gossamer.commands.logs import LogLevel, LogLevelOption, configure
+from gossamer.commands import logs
+from gossamer.commands.common import err, print_error, print_json, report_errors
+from gossamer.commands.options import LogLevel
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
-from gossamer.peers.progress import PeerReport
-from gossamer.report import terminal
-from gossamer.runs.documents import to_json
-from gossamer.runs.memory import kept_memory
 
-MISSING_NEIGHBOUR, LEFT_EARLY = 4, 5  # exit codes: a neighbour stayed away; left before all had finished
+NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -25,7 +22,7 @@ gossamer peer shards/agent-3 --give-up 600
 """
 
 
-@told_plainly
+@report_errors
 def peer(
     folder: Annotated[Path, typer.Argument(metavar="SHARD", help="The agent's folder.", show_default=False)],
     give_up: Annotated[
@@ -47,8 +44,8 @@ def peer(
         ),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
-    log_level: LogLevelOption = LogLevel.INFO,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    log_level: LogLevel = "info",
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
 
@@ -56,7 +53,10 @@ def peer(
     restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
     finished and left before it knew that all had.
     """
-    configure(log_level)
+    logs.configure(log_level)
+    from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
+    from gossamer.runs.memory import kept_memory
+
     if insecure:
         err.print(
             "[bold red]--insecure:[/] messages are neither encrypted nor authenticated; anyone on this network can "
@@ -65,25 +65,19 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    options = PeerOptions(give_up=give_up, report_every=2.0)
-    if report:
-        options = PeerOptions(_print_json, give_up=give_up)
+    options = PeerOptions(print_json, give_up=give_up) if report else PeerOptions(report_every=2.0, give_up=give_up)
     try:
         with kept_memory():
             result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbourError, LeftEarlyError) as error:
-        tell(error)
-        raise typer.Exit(MISSING_NEIGHBOUR if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
+        print_error(error)
+        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
     if not report:
-        err.print(f"weights and metrics: [bold]{terminal.escape(str(result))}[/]", highlight=False, soft_wrap=True)
-
-
-def _print_json(report: PeerReport) -> None:
-    print(to_json(report), flush=True)
+        err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
 
 
 def _leave_with_parent() -> None:
-    """The parent keeps the other end of our standard input open as long as it lives."""
+    """End this process with its parent, which keeps the other end of standard input open as long as it lives."""
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -1,17 +1,20 @@
 """`gossamer reproduce`: the paper's figures, tables and theorem, measured again and put beside its claims."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer.commands.common import err, told_plainly
-from gossamer.commands.options import AsJson
+from gossamer.commands import logs
+from gossamer.commands.common import err, print_json, report_errors
+from gossamer.commands.options import AsJson, LogLevel
 from gossamer.errors import GossamerError
-from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory, verdicts
-from gossamer.report import bars, terminal
-from gossamer.runs.documents import to_json
+
+if TYPE_CHECKING:
+    from gossamer.experiments.reproduction import Follow, Outcome
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -21,21 +24,13 @@ gossamer reproduce all --quick --out quick
 
 gossamer reproduce fig4 --seeds 5 --json
 """
-EXPERIMENTS = {
-    "fig2": fig2.reproduce,
-    "fig3": fig3.reproduce,
-    "fig4": fig4.reproduce,
-    "fig5": fig5.reproduce,
-    "fig6": fig6.reproduce,
-    "table2": table2.reproduce,
-    "theory": theory.reproduce,
-}
+Part = Literal["fig2", "fig3", "fig4", "fig5", "fig6", "table2", "theory", "all"]
 
 
-@told_plainly
+@report_errors
 def reproduce(
     what: Annotated[
-        Literal["fig2", "fig3", "fig4", "fig5", "fig6", "table2", "theory", "all"],
+        Part,
         typer.Argument(help="Which part of the paper.", show_default=False),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer steps and points: seconds instead of minutes.")] = False,
@@ -59,6 +54,7 @@ def reproduce(
         ),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Reproduce the paper's figures and tables, and check its claims one by one.
 
@@ -69,23 +65,43 @@ def reproduce(
     An interrupted reproduction goes on where it stopped.
     docs/reproduction.md holds the outcome.
     """
+    logs.configure(log_level)
+    from gossamer.experiments import verdicts
+    from gossamer.report import bars, terminal
+
     parent = out or Path("reproduction/quick" if quick else "reproduction")
     outcomes, left_out = [], []
-    for name in EXPERIMENTS if what == "all" else [what]:
+    experiments = load_experiments()
+    for name in experiments if what == "all" else [what]:
         folder = parent / name
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with bars.sweep_bar(err, name) as follow:
-                outcomes.append(EXPERIMENTS[name](folder, quick, seeds or (2 if quick else 10), follow))
+                outcomes.append(experiments[name](folder, quick, seeds or (2 if quick else 10), follow))
         except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
             left_out.append(f"{name}: {error}")
-            err.print(f"[yellow]left out:[/] {terminal.escape(left_out[-1])}", highlight=False, soft_wrap=True)
+            err.print(f"[yellow]left out:[/] {escape(left_out[-1])}", highlight=False, soft_wrap=True)
     if outcomes:
         verdicts.save(parent, outcomes)
     if as_json:
-        print(to_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes}))
+        print_json({outcome.name: verdicts.to_dict(outcome) for outcome in outcomes})
     else:
         for outcome in outcomes:
             terminal.show_claims(Console(), outcome, verdicts.verdict(outcome.claims), parent / outcome.name)
     if left_out:
         raise GossamerError("\n".join(left_out))
+
+
+def load_experiments() -> "dict[str, Callable[[Path, bool, int, Follow], Outcome]]":
+    """The parts of the paper by name."""
+    from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
+
+    return {
+        "fig2": fig2.reproduce,
+        "fig3": fig3.reproduce,
+        "fig4": fig4.reproduce,
+        "fig5": fig5.reproduce,
+        "fig6": fig6.reproduce,
+        "table2": table2.reproduce,
+        "theory": theory.reproduce,
+    }

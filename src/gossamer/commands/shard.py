@@ -3,26 +3,21 @@
 import secrets
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer.commands.common import err, follow, load_data, settings_from, told_plainly
-from gossamer.commands.options import with_settings
-from gossamer.data import DATASETS
-from gossamer.engines.cluster.rank_shards import cut_for_ranks
+from gossamer.choices import DATASET_NAMES
+from gossamer.commands import logs
+from gossamer.commands.common import combine_settings, load_data, print_warning, report_errors, show_progress
+from gossamer.commands.options import LogLevel, with_settings
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MOST_SECRET, make_private, read_bytes, read_text
-from gossamer.peers.local_processes import write_secret
 from gossamer.peers.network.addresses import Contact, check_address
-from gossamer.peers.network.keys import make_agent_keys, split_key
-from gossamer.peers.shards.shard import cut_shards, write_shard
-from gossamer.peers.shards.sites import make_site_shard, write_site_shard
-from gossamer.report import terminal
-from gossamer.runs import directory
-from gossamer.runs.deployment import make_deployment
-from gossamer.runs.shares import MANIFEST
+from gossamer.runs.options import Options
+from gossamer.runs.settings import Settings
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -32,10 +27,10 @@ gossamer shard --site site.toml --out shards
 
 gossamer shard cora --agents 10 --ranks 2 --out runs/cut
 """
-MOST_LINE, MOST_REST = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
+MOST_LINE, MOST_COMMENTS = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
 
 
-@told_plainly
+@report_errors
 @with_settings()
 def shard(
     dataset: Annotated[
@@ -43,7 +38,7 @@ def shard(
         typer.Argument(
             metavar="[DATASET]",
             show_default=False,
-            help=f"{', '.join(DATASETS)}, an .npz file, a folder of CSV tables, or a settings file (.toml).",
+            help=f"{', '.join(DATASET_NAMES.names)}, an .npz file, a folder of CSV tables, or a settings file (.toml).",
         ),
     ] = None,
     hosts: Annotated[
@@ -72,47 +67,55 @@ def shard(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the shards, agent-0, agent-1, ...")] = Path("shards"),
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.
 
     An agent without a public key in the hosts file gets a key pair here; whoever cuts has then seen its secret.
     With --site, make the shard of one site from its own data alone; it plans the rest with its neighbours.
     """
+    logs.configure(log_level)
     if site is not None:
         if dataset is not None or hosts is not None or ranks is not None or options:
             raise GossamerError(
                 "--site takes everything from the site file: give no data set, hosts, ranks or settings"
             )
-        _from_site(site, out)
+        _make_site_shard(site, out)
     elif dataset is None or (hosts is None) == (ranks is None):
         raise GossamerError("expected a data set and either --hosts FILE or --ranks N, or --site FILE")
     elif ranks is not None:
-        _cut_for_ranks(dataset, ranks, out, options)
+        _cut_for_ranks(combine_settings(dataset, options), ranks, out)
     elif hosts is not None:
-        _cut(dataset, hosts, out, options)
+        _cut(combine_settings(dataset, options), hosts, out)
 
 
-def _cut_for_ranks(dataset: str, ranks: int, out: Path, options: dict[str, Any]) -> None:
-    settings = settings_from(dataset, options)
+def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
+    from gossamer.engines.cluster.rank_shards import cut_for_ranks
+
     graph = load_data(settings)
-    with follow() as (_, progress):
+    with show_progress() as (_, progress):
         held = cut_for_ranks(out, graph, settings, ranks, progress)
     Console().print(
-        f"{terminal.escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
-        f"[bold]torchrun --nproc-per-node {ranks} -m gossamer cluster {terminal.escape(str(out))}[/]",
+        f"{escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
+        f"[bold]torchrun --nproc-per-node {ranks} -m gossamer cluster {escape(str(out))}[/]",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
-    settings = settings_from(dataset, options)
+def _cut(settings: Settings, hosts: Path, out: Path) -> None:
+    from gossamer.peers.network.keys import write_secret
+    from gossamer.peers.shards.shard import cut_shards, write_shard
+    from gossamer.report import terminal
+    from gossamer.runs import directory
+    from gossamer.runs.deployment import make_deployment
+
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
     directory.create(out)
-    with follow() as (_, progress):
+    with show_progress() as (_, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
@@ -121,15 +124,18 @@ def _cut(dataset: str, hosts: Path, out: Path, options: dict[str, Any]) -> None:
         if one.membership.agent in made:
             write_secret(folder / "key.secret", made[one.membership.agent])
     if made:
-        err.print(
-            f"[yellow]warning:[/] {len(made)} of {len(shards)} agents had no public key in "
-            f"{terminal.escape(str(hosts))}; their secret keys were made here and lie in their shards",
-            highlight=False,
+        print_warning(
+            f"{len(made)} of {len(shards)} agents had no public key in {hosts}; their secret keys were made here and "
+            "lie in their shards"
         )
     terminal.show_shards(Console(), shards, out)
 
 
-def _from_site(site: Path, out: Path) -> None:
+def _make_site_shard(site: Path, out: Path) -> None:
+    from gossamer.peers.shards.sites import make_site_shard, write_site_shard
+    from gossamer.report import terminal
+    from gossamer.runs.shares import MANIFEST
+
     made, secret = make_site_shard(site)
     folder = out / f"agent-{made.membership.agent}"
     if (folder / MANIFEST).exists():
@@ -138,16 +144,17 @@ def _from_site(site: Path, out: Path) -> None:
         _put_secret(folder / "key.secret", secret)
     write_site_shard(folder, made)
     if secret is None:
-        err.print(
-            f"[yellow]warning:[/] {terminal.escape(str(site))} has no secret key; put key.secret into "
-            f"{terminal.escape(str(folder))}, or run the peer with --insecure on a network that you trust",
-            highlight=False,
+        print_warning(
+            f"{site} has no secret key; put key.secret into {folder}, or run the peer with --insecure on a network "
+            "that you trust"
         )
     terminal.show_shards(Console(), [made], out)
 
 
 def _put_secret(path: Path, secret: str) -> None:
-    """The site's secret key into its shard, where it may lie already."""
+    """Put the site's secret key into its shard, where it may lie already."""
+    from gossamer.peers.network.keys import write_secret
+
     make_private(path.parent)
     if not path.is_file() or read_bytes(path, MOST_SECRET) != f"{secret}\n".encode():
         write_secret(path, secret)
@@ -155,8 +162,10 @@ def _put_secret(path: Path, secret: str) -> None:
 
 def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], dict[int, str]]:
     """The agents' addresses and CURVE keys, their verify keys, and the secret keys of those that had no key."""
+    from gossamer.peers.network.keys import make_agent_keys, split_key
+
     try:
-        text = read_text(path, MOST_REST + MOST_LINE * num_agents)
+        text = read_text(path, MOST_COMMENTS + MOST_LINE * num_agents)
     except FileError as error:
         raise GossamerError(f"cannot read the hosts file {path}: {error.reason}") from None
     lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]

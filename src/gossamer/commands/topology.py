@@ -1,20 +1,25 @@
 """`gossamer topology`: design or choose who talks to whom, with a certificate and a picture."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
 
-from gossamer.commands.common import err, load_data, settings_from, told_plainly
-from gossamer.commands.options import AsJson, with_settings
-from gossamer.data import DATASETS
+from gossamer.choices import DATASET_NAMES
+from gossamer.commands import logs
+from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors
+from gossamer.commands.options import AsJson, LogLevel, with_settings
 from gossamer.errors import GossamerError
-from gossamer.experiments import fig2, topologies
-from gossamer.report import bars, terminal
-from gossamer.runs import directory
-from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gossamer.runs.topologies import CertifiedTopology
+    from gossamer.topology import Sweep
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -31,7 +36,14 @@ gossamer topology --sweep
 SETTINGS = ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
 
 
-@told_plainly
+class Precision(TypedDict, total=False):
+    """Precision of a design, where it is not the default."""
+
+    floor: float
+    tolerance: float
+
+
+@report_errors
 @with_settings(*SETTINGS)
 def topology(
     data: Annotated[
@@ -39,8 +51,8 @@ def topology(
         typer.Option(
             metavar="DATASET",
             show_default=False,
-            help=f"Data set whose vertices the agents hold: {', '.join(DATASETS)}, an .npz file or a folder of CSV "
-            "tables. [dim]\\[default: digits][/]",
+            help=f"Data set whose vertices the agents hold: {', '.join(DATASET_NAMES.names)}, an .npz file or a folder "
+            "of CSV tables. [dim]\\[default: digits][/]",
         ),
     ] = None,
     shared_edges: Annotated[
@@ -87,8 +99,9 @@ def topology(
         typer.Option(help="Folder to write. [dim]\\[default: topologies/NAME-NUMBER][/]", show_default=False),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap takes.
 
@@ -96,73 +109,96 @@ def topology(
 
     JSON and a picture go to a folder.
     """
+    logs.configure(log_level)
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
+    settings = combine_settings(data, options)
+    from gossamer.report import terminal
+    from gossamer.report.topology_files import save_sweep, save_topology
+    from gossamer.runs import directory
+    from gossamer.topology import Sweep
+
     if out is not None:
         directory.check_new(out)
-    settings = settings_from(data, options)
-    given = {name: value for name, value in (("floor", floor), ("tolerance", tolerance)) if value is not None}
-    made: topologies.Topology | fig2.Sweep
+    given = Precision()
+    if floor is not None:
+        given["floor"] = floor
+    if tolerance is not None:
+        given["tolerance"] = tolerance
+    made: CertifiedTopology | Sweep
     if sweep:
         if parameters is not None:
             raise GossamerError("--sweep moves no model; it takes no --parameters")
-        made = _swept(data, shared_edges, settings, options, given)
+        made = _sweep(data, shared_edges, settings, options, given)
     else:
-        made = _single(shared_edges, settings, options, given, parameters)
+        made = _design(shared_edges, settings, options, given, parameters)
     folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
-    made.save(folder)
+    if isinstance(made, Sweep):
+        save_sweep(folder, made)
+    else:
+        save_topology(folder, made)
     if as_json:
-        print(to_json(made.to_dict()))
-    elif isinstance(made, fig2.Sweep):
+        print_json(made.to_dict())
+    elif isinstance(made, Sweep):
         terminal.show_sweep(Console(), made, folder)
     else:
         terminal.show_certificate(Console(), made, folder)
 
 
-def _single(
+def _design(
     shared_edges: Path | None,
     settings: Settings,
-    options: dict[str, Any],
-    given: dict[str, Any],
+    options: Options,
+    given: Precision,
     parameters: int | None,
-) -> topologies.Topology:
+) -> "CertifiedTopology":
     """One topology, for a matrix B or for data."""
-    if settings.topology != "admm":
+    from gossamer.report import bars
+    from gossamer.runs import topologies
+    from gossamer.topology import TOPOLOGIES
+
+    if TOPOLOGIES[settings.topology].design is None:
         unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
         if unused:
             raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")
     if shared_edges is not None:
-        B = _matrix(shared_edges, options)
+        B = _read_matrix(shared_edges, options)
         with bars.design_bar(err) as progress:
-            return topologies.of_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
+            return topologies.connect_matrix(shared_edges.stem, B, settings, parameters or 100_000, progress, **given)
     graph = load_data(settings)
     with bars.design_bar(err) as progress:
-        return topologies.of_data(graph, settings, parameters, progress, **given)
+        return topologies.connect_data(graph, settings, parameters, progress, **given)
 
 
-def _swept(
-    data: str | None, shared_edges: Path | None, settings: Settings, options: dict[str, Any], given: dict[str, Any]
-) -> fig2.Sweep:
+def _sweep(
+    data: str | None, shared_edges: Path | None, settings: Settings, options: Options, given: Precision
+) -> "Sweep":
     """Designs for many gaps: for a matrix B, for data, or for a random A."""
+    from gossamer.report import bars
+    from gossamer.runs import topologies
+    from gossamer.topology import random_shared_edges, sweep_gaps
+
     fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
     if fixed:
         raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
     if shared_edges is not None:
-        B, name = _matrix(shared_edges, options), shared_edges.stem
+        B, name = _read_matrix(shared_edges, options), shared_edges.stem
     elif data is not None:
         graph = load_data(settings)
-        B, name = topologies.shared_edges_of(graph, settings), graph.name
+        B, name = topologies.count_shared_edges(graph, settings), graph.name
     else:
-        B, name = fig2.random_shared_edges(options.get("agents", 20), settings.seed), "random"
+        B, name = random_shared_edges(options.get("agents", 20), settings.seed), "random"
     with bars.sweep_bar(err) as progress:
-        return fig2.sweep(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
+        return sweep_gaps(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 
 
-def _matrix(path: Path, options: dict[str, Any]) -> Any:
+def _read_matrix(path: Path, options: Options) -> "NDArray[np.float64]":
     """B from a file, with as many agents as the command line asks for, if it does."""
+    from gossamer.runs import topologies
+
     B = topologies.read_shared_edges(path)
     if "assignment" in options:
-        raise GossamerError("--assignment is for --data; --shared-edges says already what agents share")
+        raise GossamerError("--assignment is for --data; --shared-edges gives what agents share")
     if options.get("agents", len(B)) != len(B):
         raise GossamerError(f"{path} is for {len(B)} agents, and --agents asks for {options['agents']}")
     return B

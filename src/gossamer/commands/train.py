@@ -1,18 +1,29 @@
 """`gossamer train`: a training run simulated on this machine, beside its two references."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from gossamer import api
-from gossamer.commands.common import INTERRUPTED, err, follow, load_data, settings_from, told_plainly
-from gossamer.commands.options import AsJson, Dataset, RunDirectory, with_settings
+from gossamer.commands import logs
+from gossamer.commands.common import (
+    INTERRUPTED,
+    combine_settings,
+    err,
+    load_data,
+    print_json,
+    report_errors,
+    show_progress,
+)
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.errors import GossamerError
-from gossamer.report import terminal
-from gossamer.runs import directory
-from gossamer.runs.documents import to_json
+from gossamer.runs.options import Options
+from gossamer.runs.settings import Settings
+
+if TYPE_CHECKING:
+    from gossamer.api import Result
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -28,7 +39,7 @@ gossamer train --resume runs/digits-1 --steps 1000
 """
 
 
-@told_plainly
+@report_errors
 @with_settings()
 def train(
     dataset: Dataset = None,
@@ -38,8 +49,9 @@ def train(
         typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
     ] = None,
     as_json: AsJson = False,
+    log_level: LogLevel = "warning",
     *,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Train a graph convolutional network across agents, simulated on this machine.
 
@@ -47,26 +59,40 @@ def train(
 
     Tables go to the terminal; weights, metrics and curves.png to the run directory.
     """
-    if resume is not None:
+    logs.configure(log_level)
+    if resume is None:
+        result, folder = _train(combine_settings(dataset, options), out)
+    else:
         if dataset is not None or out is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
-        folder = resume
-        with follow() as (hooks, _):
-            result = api.resume(resume, options.get("steps"), hooks)
-    else:
-        settings = settings_from(dataset, options)
-        graph = load_data(settings)
-        folder = out or directory.free_name(Path("runs"), graph.name)
-        with follow() as (hooks, progress):
-            result = api.train(graph, settings, out=folder, hooks=hooks, progress=progress)
+        result, folder = _resume(resume, options.get("steps")), resume
     if as_json:
-        print(to_json(result.summary))
+        print_json(result.summary)
     else:
+        from gossamer.report import terminal
+
         terminal.show_result(Console(), result.run, result.summary, folder)
     if not result.complete:
         err.print(
             f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
-            f"[bold]gossamer train --resume {terminal.escape(str(folder))}[/]",
+            f"[bold]gossamer train --resume {escape(str(folder))}[/]",
             highlight=False,
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _train(settings: Settings, out: Path | None) -> "tuple[Result, Path]":
+    from gossamer import api
+    from gossamer.runs import directory
+
+    graph = load_data(settings)
+    folder = out or directory.free_name(Path("runs"), graph.name)
+    with show_progress() as (hooks, progress):
+        return api.train(graph, settings, out=folder, hooks=hooks, progress=progress), folder
+
+
+def _resume(folder: Path, steps: int | None) -> "Result":
+    from gossamer import api
+
+    with show_progress() as (hooks, _):
+        return api.resume(folder, steps, hooks)

@@ -1,61 +1,73 @@
 """Data graphs: the pipeline's first stage.
 
 The code is organised as follows:
-    graph      DataGraph and the checks on a user's arrays
+    graph      DataGraph, made from a user's arrays
+    checks     checks of a user's arrays
+    splits     random training, validation and test masks
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
-    traffic    PeMS loop detectors: flows of sensors on a road graph
+    traffic    PeMS loop detectors: traffic flows of sensors on a road graph
+    roads      distances and positions of sensors
     blocks     generated graphs of any size
-    arrays     the one reader of .npz and .npy files, which trusts none of them
-    tables     edges, features and labels as CSV
-    rows       the one reader of CSV files
-    roads      road graphs from distances between sensors
-    checks     checks of a user's arrays
-    site       what one site knows of a graph that no one has as a whole
     interop    NetworkX and PyTorch Geometric graphs
-    fetch      where files are found, or downloaded and verified
-    splits     masks drawn from a seed
+    tables     edges, features and labels as CSV
+    rows       the reader of CSV files and of matrices in text
+    arrays     the reader of .npz and .npy files, which trusts none of them
+    site       one site's part of a graph that nobody has as a whole
+    fetch      files of known data sets: found, or downloaded and verified
+Here stand the table of data sets by name, and `load`.
 """
 
 import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.data.blocks import blocks, parse_blocks
-from gossamer.data.citation import citation, npz
-from gossamer.data.digits import digits
-from gossamer.data.fetch import SOURCES
+from gossamer.data.blocks import generate_blocks, parse_blocks
+from gossamer.data.citation import load_citation, read_npz
+from gossamer.data.digits import load_digits
+from gossamer.data.fetch import SOURCES, DownloadProgress
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.interop import from_networkx, from_pyg
-from gossamer.data.tables import tables
-from gossamer.data.traffic import TRAFFIC, traffic
+from gossamer.data.tables import read_tables
+from gossamer.data.traffic import TRAFFIC, load_traffic
 from gossamer.errors import GossamerError, shown
 
-__all__ = ["DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"]
-
-DATASETS = ("digits", *SOURCES, *TRAFFIC, "blocks")
+__all__ = ["DATASETS", "DataGraph", "NamedDataset", "from_networkx", "from_pyg", "load", "make_graph"]
 
 
-def load(dataset: str | Path, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> DataGraph:
-    """A data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
+@dataclass(frozen=True)
+class NamedDataset:
+    """A data set that `load` knows by name."""
+
+    load: Callable[[str, int, DownloadProgress | None], DataGraph]  # of its name, a seed for the split, and progress
+    parameters: bool = False  # may follow the name, after a colon
+
+
+# A new data set is a line here.
+DATASETS: dict[str, NamedDataset] = {
+    "digits": NamedDataset(lambda name, seed, progress: load_digits(seed)),
+    **{name: NamedDataset(load_citation) for name in SOURCES},
+    **{name: NamedDataset(lambda name, seed, progress: load_traffic(name, progress)) for name in TRAFFIC},
+    "blocks": NamedDataset(lambda name, seed, progress: generate_blocks(parse_blocks(name), seed), parameters=True),
+}
+
+
+def load(dataset: str | Path, seed: int = 0, progress: DownloadProgress | None = None) -> DataGraph:
+    """Load a data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
 
     A generated graph's parameters follow its name: blocks:vertices=1000000,edges=10000000.
 
-    `seed` draws the training, validation and test vertices where the data brings no split of its own.
+    `seed` draws the training, validation and test vertices where the data has no split of its own.
     """
     path, name = Path(dataset), str(dataset)
-    if name == "digits":
-        return digits(seed)
-    if name in SOURCES:
-        return citation(name, seed, progress)
-    if name in TRAFFIC:
-        return traffic(name, progress)
-    if name.partition(":")[0] == "blocks":
-        return blocks(parse_blocks(name), seed)
+    kind, colon, _ = name.partition(":")
+    if kind in DATASETS and (not colon or DATASETS[kind].parameters):
+        return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return npz(path, seed)
+        return read_npz(path, seed)
     if path.is_dir():
-        return tables(path, seed)
+        return read_tables(path, seed)
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(

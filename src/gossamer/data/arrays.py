@@ -1,10 +1,9 @@
-"""Arrays of an .npz or .npy file that nobody has checked: its directory and headers first, then only what fits them.
+"""Reader of untrusted .npz and .npy files: the directory and the headers are checked before any array is read.
 
-Of an .npz file no member is opened but those that are asked for. Each must be plain (stored or deflated, not encrypted)
-and hold numbers, booleans or text (never objects), in exactly the size that its header announces. Memory is taken for
-what the file holds and for nothing else: a stored member is as large as its part of the file, a deflated one at most
-1032 times as large (the most that deflate can reach), the parts together no larger than the file, and the arrays
-together so large that four times their size is available.
+Only the requested members of an .npz file are opened. Each must be plain (stored or deflated, not encrypted) and hold
+numbers, booleans or text (never objects), in exactly the size that its header announces. Memory is bounded by the file:
+a stored member is as large as its part of the file, a deflated one at most 1032 times as large (the limit of deflate),
+the parts together are no larger than the file, and four times the size of the arrays must be available.
 """
 
 import math
@@ -30,10 +29,10 @@ from gossamer.machine import as_size, available_memory
 MOST_HEADER = 10_000  # characters, as in numpy
 MOST_RATIO = 1032  # of deflate: a match of 258 bytes in 2 bits
 MOST_AXES = 32
-COPIES = 4  # of the arrays that must fit in memory, as reading and checking them makes some
-CHUNK = 1 << 18
+COPIES = 4  # of the arrays that must fit in memory: reading and checking make some
+READ_CHUNK = 1 << 18
 ENCRYPTED = 0x1 | 0x40
-PLAIN = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248]|[SU][0-9]{1,7})")
+PLAIN_TYPES = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248]|[SU][0-9]{1,7})")
 FIELDS = {
     "descr": re.compile(r"""['"]descr['"]\s*:\s*['"]([^'"]*)['"]"""),
     "fortran_order": re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)"""),
@@ -45,7 +44,7 @@ CSR = ("data", "indices", "indptr", "shape")
 
 @dataclass(frozen=True)
 class Header:
-    """What a .npy header announces."""
+    """Header of a .npy file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -63,7 +62,7 @@ class Header:
 
 
 class Arrays:
-    """The arrays of an open .npz file by name."""
+    """Arrays of an open .npz file by name."""
 
     def __init__(self, path: Path, file: zipfile.ZipFile, length: int) -> None:
         self._path, self._file, self._length = path, file, length
@@ -72,8 +71,8 @@ class Arrays:
         self._twice = {name for name, count in Counter(names).items() if count > 1}
 
     def read(self, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-        """These arrays; all headers are checked before the first is read."""
-        headers = {name: self._checked(name) for name in names}
+        """Read arrays by name; all headers are checked before the first array is read."""
+        headers = {name: self._check_member(name) for name in names}
         parts = sum(self._file.getinfo(f"{name}.npy").compress_size for name in headers)
         if parts > self._length:
             raise FileError(self._path, f"its arrays take {as_size(parts)} of a file of {as_size(self._length)}")
@@ -85,7 +84,7 @@ class Arrays:
                 found[name] = _entries(self._path, name, member, header)
         return found
 
-    def _checked(self, name: str) -> Header:
+    def _check_member(self, name: str) -> Header:
         member = f"{name}.npy"
         if name not in self.keys:
             raise FileError(self._path, f"it has no array {name}")
@@ -110,14 +109,14 @@ class Arrays:
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[Arrays]:
-    """An .npz file, open for reading; whatever is wrong with it is a FileError."""
-    with _told(path), path.open("rb") as raw, zipfile.ZipFile(raw) as file:
+    """Open an .npz file for reading; any fault of the file raises a FileError."""
+    with _file_errors(path), path.open("rb") as raw, zipfile.ZipFile(raw) as file:
         yield Arrays(path, file, raw.seek(0, 2))
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array of an .npy file."""
-    with _told(path), path.open("rb") as file:
+    """Read the array of an .npy file."""
+    with _file_errors(path), path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(0)
         header = _header(path, path.name, file)
@@ -126,8 +125,8 @@ def read_array(path: Path) -> NDArray[Any]:
         return _entries(path, path.name, file, header)
 
 
-def csr_matrix(path: Path, name: str, arrays: dict[str, NDArray[Any]], dtype: Any = None) -> Any:
-    """A CSR matrix from its parts `data`, `indices`, `indptr` and `shape`, which must not point outside of it."""
+def make_csr(path: Path, name: str, arrays: dict[str, NDArray[Any]], dtype: Any = None) -> Any:
+    """Make a CSR matrix of its parts `data`, `indices`, `indptr` and `shape`, after checking them."""
     data, indices, indptr, shape = (arrays[part] for part in CSR)
     reason = None
     if data.dtype.kind not in "biuf" or any(part.dtype.kind not in "iu" for part in (indices, indptr, shape)):
@@ -153,12 +152,13 @@ def csr_matrix(path: Path, name: str, arrays: dict[str, NDArray[Any]], dtype: An
 
 
 def _cast(data: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    with np.errstate(over="ignore"):  # what overflows is found as infinite
+    with np.errstate(over="ignore"):  # overflow becomes infinite, which checks refuse
         return data.astype(dtype)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
+    """Turn any fault of a file into a FileError."""
     try:
         yield
     except zipfile.BadZipFile as error:
@@ -186,14 +186,14 @@ def _header(path: Path, name: str, file: IO[bytes]) -> Header:
     if len(text) != length:
         raise FileError(path, f"the header of {name} ends too early")
     descr, shape, fortran_order = _fields(path, name, text)
-    if not PLAIN.fullmatch(descr):
+    if not PLAIN_TYPES.fullmatch(descr):
         objects = "pickled objects, which are never read (allow_pickle=False)" if descr == "|O" else shown(descr)
         raise FileError(path, f"{name} holds {objects}; expected plain numbers, booleans or text")
     return Header(np.dtype(descr), shape, fortran_order, length + (12 if wide else 10))
 
 
 def _fields(path: Path, name: str, text: str) -> tuple[str, tuple[int, ...], bool]:
-    """The element type, the shape and the order in a header's text, a Python dictionary that is not evaluated."""
+    """Parse the element type, the shape and the order in a header, a Python dictionary that is never evaluated."""
     found, rest = {}, text
     for key, pattern in FIELDS.items():
         if match := pattern.search(rest):
@@ -234,7 +234,7 @@ def _entries(path: Path, name: str, file: IO[bytes], header: Header) -> NDArray[
         room = array.view(np.uint8).data
         have = 0
         while have < len(room):
-            chunk = file.read(min(CHUNK, len(room) - have))
+            chunk = file.read(min(READ_CHUNK, len(room) - have))
             if not chunk:
                 raise FileError(path, f"{name} ends after {have} of {len(room)} bytes")
             room[have : have + len(chunk)] = chunk
@@ -247,7 +247,7 @@ def _entries(path: Path, name: str, file: IO[bytes], header: Header) -> NDArray[
 
 
 def _check_text(path: Path, name: str, array: NDArray[Any]) -> None:
-    """Require characters that exist: numpy makes text of the bytes without looking at them."""
+    """Require valid characters: numpy does not check them."""
     wide = array.dtype.kind == "U"
     codes: Any = array.view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder) if wide else np.uint8)
     if codes.max() > (0x10FFFF if wide else 0x7F) or (wide and ((codes >= 0xD800) & (codes < 0xE000)).any()):

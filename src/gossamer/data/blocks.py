@@ -1,8 +1,9 @@
-"""Generated graphs of any size: stochastic blocks with power-law degrees and features that tell a little of the class.
+"""Generated graphs of any size: stochastic blocks with power-law degrees and features correlated with the class.
 
-Edges are drawn as in a degree-corrected stochastic block model: an end i with a probability proportional to its
-weight theta_i, the other one likewise, inside i's block or, with probability 1 - `inside`, anywhere. A random tree
-joins all vertices. Every array operation runs over all vertices or edges at once.
+Edges are drawn as in the degree-corrected stochastic block model (Holland, Laskey and Leinhardt 1983, Stochastic
+blockmodels: first steps; Karrer and Newman 2011, Stochastic blockmodels and community structure in networks): an
+endpoint i with a probability proportional to its weight theta_i, the other one likewise, inside i's block or, with
+probability 1 - `inside`, anywhere. A random tree joins all vertices. Every operation is on whole arrays.
 """
 
 import dataclasses
@@ -12,20 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.graph import DataGraph, Ints, make_graph
 from gossamer.errors import GossamerError
 from gossamer.machine import as_size, available_memory
 
-Ints = NDArray[np.int64]
-ROWS = 1 << 16  # rows of features that are made at once
-STREAM = b"blocks"  # beside a seed: whoever else draws from the same seed, such as an assignment, draws other numbers
+ROWS = 1 << 16  # rows of features in one operation
+STREAM = b"blocks"  # separates these random numbers from others of the same seed, such as an assignment's
 BYTES = 32  # of memory for a vertex or an edge, at least
-DRAWS = 50  # rounds in which repeated edges are drawn again
+EDGE_DRAWS = 50  # rounds at most, each of which replaces repeated edges
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What is drawn. Every field may stand in a data set's name, as in blocks:vertices=1000000,edges=10000000."""
+    """Parameters of a generated graph, each of which a data set's name may set: blocks:vertices=1000000."""
 
     vertices: int = 10_000
     edges: int = 100_000
@@ -44,7 +44,7 @@ class Blocks:
 
 
 def parse_blocks(name: str) -> Blocks:
-    """The parameters in blocks:KEY=VALUE,KEY=VALUE,..."""
+    """Parse the parameters in blocks:KEY=VALUE,KEY=VALUE,..."""
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Blocks)}
     values: dict[str, int | float] = {}
     for part in filter(None, name.partition(":")[2].split(",")):
@@ -58,11 +58,11 @@ def parse_blocks(name: str) -> Blocks:
         except ValueError:
             kind = "a whole number" if kinds[key] is int else "a number"
             raise GossamerError(f"{name}: {key} must be {kind}, got {text!r}") from None
-    return checked(Blocks(**values))  # type: ignore[arg-type]
+    return check_blocks(Blocks(**values))  # type: ignore[arg-type]
 
 
-def checked(how: Blocks) -> Blocks:
-    """Refuse what cannot be drawn."""
+def check_blocks(how: Blocks) -> Blocks:
+    """Require parameters that a graph can have."""
     n = how.vertices
     for good, what, got in (
         (how.classes >= 2, "classes at least 2", how.classes),
@@ -87,8 +87,8 @@ def checked(how: Blocks) -> Blocks:
     return how
 
 
-def blocks(how: Blocks, seed: int) -> DataGraph:
-    """The graph of these parameters; `seed` draws the training and validation vertices, the others are for test."""
+def generate_blocks(how: Blocks, seed: int) -> DataGraph:
+    """Generate a graph; `seed` draws the training and validation vertices, the others are for test."""
     random = np.random.default_rng([how.seed, *STREAM])
     n = how.vertices
     block = random.integers(0, how.num_blocks, n, dtype=np.int32)
@@ -110,7 +110,7 @@ def blocks(how: Blocks, seed: int) -> DataGraph:
 
 
 def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -> Ints:
-    """int64 [edges, 2], i < j, sorted and without repetitions. Vertices go by their place in the order of blocks."""
+    """Draw edges [edges, 2], i < j, sorted and without repetitions, between positions in the order of blocks."""
     n = how.vertices
     members = np.argsort(block, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=how.num_blocks))])
@@ -118,11 +118,11 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
     np.minimum(theta, math.sqrt(n), out=theta)  # where the power law ends: hubs would only repeat their edges
     reach = np.concatenate([[0.0], np.cumsum(theta)])
     tree = codes = np.sort(_code(members, np.arange(1, n), _parents(starts, random), n))
-    for _ in range(DRAWS):
+    for _ in range(EDGE_DRAWS):
         missing = how.edges - len(codes)
         if missing <= 0:
             break
-        places = _drawn(missing + missing // 16 + 16, how.inside, starts, reach, random)
+        places = _draw_edges(missing + missing // 16 + 16, how.inside, starts, reach, random)
         codes = np.sort(np.concatenate([codes, _code(members, *places, n)]))
         codes = codes[np.diff(codes, prepend=-1) > 0]  # many times faster than np.unique's hash table
         extra = len(codes) - how.edges
@@ -139,7 +139,7 @@ def _edges(how: Blocks, block: NDArray[np.int32], random: np.random.Generator) -
 
 
 def _parents(starts: Ints, random: np.random.Generator) -> Ints:
-    """For each place but the first an earlier one, inside its block if that has any: a random tree."""
+    """Draw a random tree: the parent of each position but the first, an earlier one, in its own block if possible."""
     n = int(starts[-1])
     first = np.repeat(starts[:-1], np.diff(starts))[1:]
     place = np.arange(1, n)
@@ -147,10 +147,10 @@ def _parents(starts: Ints, random: np.random.Generator) -> Ints:
     return lowest + (random.random(n - 1) * (place - lowest)).astype(np.int64)
 
 
-def _drawn(
+def _draw_edges(
     count: int, inside: float, starts: Ints, reach: NDArray[np.float64], random: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Two places for each of `count` edges, the first in ascending order."""
+    """Draw two positions for each of `count` edges, the first in ascending order, without self-loops."""
     n = len(reach) - 1
     i = np.repeat(np.arange(n), random.multinomial(count, np.diff(reach) / reach[-1]))
     number = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[i]
@@ -163,13 +163,13 @@ def _drawn(
 
 
 def _code(members: Ints, i: Ints, j: Ints, n: int) -> Ints:
-    """One number for each edge between two places, which sorts as (i, j) with i < j."""
+    """Encode edges between two positions as numbers that sort as (i, j) with i < j."""
     i, j = members[i], members[j]
     return np.asarray(np.minimum(i, j) * n + np.maximum(i, j))
 
 
 def _features(how: Blocks, classes: Ints, random: np.random.Generator) -> NDArray[np.float32]:
-    """x_i: the mean of its class plus noise."""
+    """Draw x_i: the mean of its class plus Gaussian noise."""
     means = random.standard_normal((how.classes, how.features), dtype=np.float32)
     means *= how.signal / np.linalg.norm(means, axis=1, keepdims=True)
     features = random.standard_normal((how.vertices, how.features), dtype=np.float32)

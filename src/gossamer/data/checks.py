@@ -1,4 +1,4 @@
-"""Checks on a user's arrays before they become a DataGraph: what does not fit is refused, what is odd warned of."""
+"""Checks of a user's arrays before they become a DataGraph; unusual but legal input causes a warning."""
 
 import warnings
 from typing import Any
@@ -9,13 +9,13 @@ from scipy import sparse
 
 from gossamer.errors import GossamerError, GossamerWarning
 
-LARGEST = float(np.finfo(np.float32).max)
-MOST_CLASSES = 1 << 20
+LARGEST_FEATURE = float(np.finfo(np.float32).max)
+MOST_CLASS_NUMBERS = 1 << 20
 Features = Any  # scipy.sparse.csr_array [n, d], or numpy [n, d] or [n, batch, d]
 
 
 def check_rows(n: int, **arrays: Any) -> None:
-    """Refuse what has not one row for each of the n vertices that the features have."""
+    """Require n rows, one per vertex, in each of the arrays."""
     for name, array in arrays.items():
         if array is not None and (np.ndim(array) == 0 or len(array) != n):
             raise GossamerError(
@@ -24,8 +24,8 @@ def check_rows(n: int, **arrays: Any) -> None:
             )
 
 
-def checked_positions(positions: ArrayLike) -> NDArray[np.float64]:
-    """[n, 2], finite."""
+def validate_positions(positions: ArrayLike) -> NDArray[np.float64]:
+    """Require finite positions [n, 2]."""
     places = np.asarray(positions)
     check_real(places, "positions")
     if places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all():
@@ -34,13 +34,13 @@ def checked_positions(positions: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_real(array: Any, name: str) -> None:
-    """Refuse text, objects and complex numbers."""
+    """Require booleans, integers or real numbers."""
     if array.dtype.kind not in "biuf":
         raise GossamerError(f"{name} must be a table of numbers, got {array.dtype}")
 
 
-def checked_features(features: Features) -> Features:
-    """CSR [n, d], or dense [n, d] or [n, batch, d], finite; integers become floats."""
+def validate_features(features: Features) -> Features:
+    """Require finite features, CSR [n, d] or dense [n, d] or [n, batch, d]; integers become floats."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, copy=True)
         check_csr(features, "features")
@@ -69,13 +69,13 @@ def checked_features(features: Features) -> Features:
         raise GossamerError(
             f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
         )
-    if values.dtype.itemsize > 4 and values.size and max(values.max(), -values.min()) > LARGEST:
-        raise GossamerError(f"features must stay below {LARGEST:.1g}, float32's largest; scale them first")
+    if values.dtype.itemsize > 4 and values.size and max(values.max(), -values.min()) > LARGEST_FEATURE:
+        raise GossamerError(f"features must stay below {LARGEST_FEATURE:.1g}, float32's largest; scale them first")
     return features
 
 
 def check_csr(matrix: sparse.csr_array, name: str) -> None:
-    """Refuse a CSR matrix that points outside of itself; a product with it would read memory that is not its own."""
+    """Require indices inside the CSR matrix; otherwise a product with it would read foreign memory."""
     starts = matrix.indptr
     if (starts[1:] < starts[:-1]).any():  # check_format takes differences, which may overflow
         raise GossamerError(f"the sparse {name} do not fit together: row pointers must not decrease")
@@ -85,12 +85,13 @@ def check_csr(matrix: sparse.csr_array, name: str) -> None:
         raise GossamerError(f"the sparse {name} do not fit together: {error}") from None
 
 
-def checked_edges(
+def validate_edges(
     edges: ArrayLike, weights: ArrayLike | None, n: int, numbers: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each undirected edge once with i < j; both directions may be given if their weights agree.
+    """Return each undirected edge once with i < j, sorted; both directions may be given if their weights agree.
 
-    Errors call a vertex by its place, or by its number there in `numbers`."""
+    Errors name a vertex by its index, or by its entry in `numbers`.
+    """
     try:
         pairs = np.asarray(edges)
         w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -122,7 +123,7 @@ def checked_edges(
     code = low * n + high
     if (code[1:] > code[:-1]).all():  # sorted and without repetitions, as large graphs are stored
         return np.stack([low, high], axis=1), w
-    if (w == w[0]).all():  # values sort many times faster than with their places
+    if (w == w[0]).all():  # sorting values is many times faster than sorting indices
         code.sort()
         code = code[np.diff(code, prepend=-1) > 0]
         return np.stack(np.divmod(code, n), axis=1), np.full(len(code), w[0])
@@ -138,10 +139,10 @@ def checked_edges(
     return pairs[first], w[first]
 
 
-def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
-    """Train, validation and test as booleans [n] or [n, batch]; given so, or as the numbers of the vertices."""
+def validate_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
+    """Return train, validation and test masks [n] or [n, batch], given as booleans or as vertex numbers."""
     try:
-        found = [checked_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
+        found = [validate_mask(np.asarray(mask), label, n, batch) for label, mask in masks.items()]
     except GossamerError:
         raise
     except (ValueError, TypeError) as error:
@@ -154,8 +155,8 @@ def checked_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> lis
     return found
 
 
-def checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> NDArray[np.bool_]:
-    """One mask as booleans [n], or [n, batch] where there is a batch axis."""
+def validate_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> NDArray[np.bool_]:
+    """Return one mask as booleans [n], or [n, batch] with a batch axis."""
     if given.dtype != np.bool_:
         if given.size and not np.issubdtype(given.dtype, np.integer):
             raise GossamerError(f"the {label} mask must hold booleans or vertex numbers, got {given.dtype}")
@@ -178,10 +179,10 @@ def checked_mask(given: NDArray[Any], label: str, n: int, batch: int | None) -> 
     return given
 
 
-def checked_targets(
+def validate_targets(
     y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None
 ) -> tuple[NDArray[Any], int | None]:
-    """Classes [n] and their number, or real values [n(, batch), outputs] and None."""
+    """Return classes [n] and their number, or real values [n(, batch), outputs] and None."""
     n = len(y)
     if y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer):
         if y.shape != (n,) or batch is not None:
@@ -191,10 +192,10 @@ def checked_targets(
         if len(unknown):
             raise GossamerError(f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices)")
         num_classes = int(y.max()) + 1
-        if num_classes > MOST_CLASSES:
+        if num_classes > MOST_CLASS_NUMBERS:
             raise GossamerError(
-                f"classes must be numbered below {MOST_CLASSES}, got {num_classes - 1}; real values to predict must be "
-                "stored as real numbers"
+                f"classes must be numbered below {MOST_CLASS_NUMBERS}, got {num_classes - 1}; real values to predict "
+                "must be stored as real numbers"
             )
         if num_classes > max(n, 2):
             raise GossamerError(
@@ -217,7 +218,7 @@ def checked_targets(
     return np.nan_to_num(y, posinf=0.0, neginf=0.0), None
 
 
-def warn_of_pieces(adjacency: Any) -> None:
+def warn_of_components(adjacency: Any) -> None:
     """Warn of a graph without edges, or in several components."""
     if adjacency.nnz == 0:
         warnings.warn(

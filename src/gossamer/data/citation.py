@@ -1,28 +1,32 @@
-"""Citation and co-author graphs (Table I), and any user's graph in the same npz layout."""
+"""Citation and co-author graphs (Table I), and any user's graph in the same npz layout.
 
-from collections.abc import Callable
+CORA is CORA-ML (Bojchevski and Guennemann 2018, Deep Gaussian embedding of graphs); CITESEER and PUBMED are from Sen,
+Namata, Bilgic, Getoor, Galligher and Eliassi-Rad 2008, Collective classification in network data; Coauthor Physics is
+from Shchur, Mumme, Bojchevski and Guennemann 2018, Pitfalls of graph neural network evaluation.
+"""
+
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from gossamer.data.arrays import CSR, csr_matrix, open_arrays
-from gossamer.data.fetch import SOURCES, locate
+from gossamer.data.arrays import CSR, make_csr, open_arrays
+from gossamer.data.fetch import SOURCES, DownloadProgress, locate
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.splits import Masks, split_by_class
 from gossamer.errors import FileError, GossamerError, naming
 
-PER_CLASS = 20
+CITATION_LABELS = 20  # training vertices of each class
 NUM_VALIDATION = 500
 OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions")
 
 
-def citation(name: str, seed: int, progress: Callable[[int, int], None] | None = None) -> DataGraph:
-    """CORA, CITESEER, PUBMED or Coauthor Physics, prepared as Table I counts them.
+def load_citation(name: str, seed: int, progress: DownloadProgress | None = None) -> DataGraph:
+    """Load CORA, CITESEER, PUBMED or Coauthor Physics, prepared as Table I counts them.
 
     The adjacency is symmetrised, self-loops and duplicates are dropped, the largest component is kept.
-    20 training labels a class, 500 validation vertices, the rest for test; PUBMED's file carries its own split.
+    20 training labels a class, 500 validation vertices, the rest for test; PUBMED's file has its own split.
     """
     source = SOURCES[name]
     graph = _read(locate(name, progress), name, seed, largest_component=True)
@@ -35,8 +39,8 @@ def citation(name: str, seed: int, progress: Callable[[int, int], None] | None =
     return graph
 
 
-def npz(path: Path, seed: int) -> DataGraph:
-    """A user's graph from an npz file (docs/data.md has the layout)."""
+def read_npz(path: Path, seed: int) -> DataGraph:
+    """Read a user's graph from an npz file (docs/data.md has the layout)."""
     return _read(path, path.stem, seed, largest_component=False)
 
 
@@ -64,7 +68,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
             f"({j}, {i}); the data graph is undirected, so store both directions with the same weight"
         )
     entries = adjacency.tocoo()
-    upper = entries.row <= entries.col  # one direction tells all, and mostly in order
+    upper = entries.row <= entries.col  # one direction is enough, and mostly sorted
     class_names = None
     if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
         class_names, labels = np.unique(labels.astype(str), return_inverse=True)
@@ -82,7 +86,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
 
 
 def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Adjacency, features, labels and what else there is of split and positions."""
+    """Read adjacency, features, labels, and split and positions if there are any."""
     try:
         with open_arrays(path) as file:
             adjacency = _style(file.keys, "adj")
@@ -101,16 +105,16 @@ def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 
 def _style(keys: frozenset[str], prefix: str) -> str:
-    """How a CSR matrix's parts begin: `adj_matrix.data` and so on, or `adj_data` in some published files."""
+    """Prefix of a CSR matrix's parts: `adj_matrix.data` and so on, or `adj_data` in some published files."""
     return f"{prefix}_matrix." if f"{prefix}_matrix.data" in keys else f"{prefix}_"
 
 
 def _matrix(path: Path, arrays: dict[str, Any], style: str, name: str, dtype: Any) -> Any:
-    return csr_matrix(path, name, {part: arrays[style + part] for part in CSR}, dtype)
+    return make_csr(path, name, {part: arrays[style + part] for part in CSR}, dtype)
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two CSR matrices are stored alike, which takes a fraction of the time of comparing their entries."""
+    """True if two CSR matrices have the same arrays, which is much faster than comparing their entries."""
     return all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("indptr", "indices", "data"))
 
 
@@ -122,7 +126,7 @@ def _masks(given: dict[str, Any], labels: Any, seed: int, path: Path) -> Masks:
         raise GossamerError(f"{path}: give train_idx, val_idx and test_idx together, or none of them")
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise GossamerError(f"{path}: labels that are not one class a vertex need train_idx, val_idx and test_idx")
-    return split_by_class(labels, PER_CLASS, min(NUM_VALIDATION, len(labels) // 4), seed)
+    return split_by_class(labels, CITATION_LABELS, min(NUM_VALIDATION, len(labels) // 4), seed)
 
 
 def _largest_component(adjacency: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Finds the files of known data sets: in GOSSAMER_DATA, then in the cache, then by a verified download."""
+"""Files of known data sets: in GOSSAMER_DATA, then in the cache, then by a verified download."""
 
 import hashlib
 import http.client
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from gossamer.errors import GossamerError
 
-Progress = Callable[[int, int], None]  # bytes so far, bytes in all (0: unknown)
-CHUNK = 1 << 16
+DownloadProgress = Callable[[int, int], None]  # bytes so far, bytes in all (0: unknown)
+DOWNLOAD_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set's file lies below GOSSAMER_DATA, where it is published, and what must come out of it."""
+    """A data set's file: its path below GOSSAMER_DATA, its published address, and the expected content."""
 
     path: str
     url: str
@@ -48,15 +48,17 @@ SOURCES = {
 }
 
 
-def locate(name: str, progress: Progress | None = None) -> Path:
-    """The path of a citation data set's file, downloaded into the cache if it is nowhere yet."""
+def locate(name: str, progress: DownloadProgress | None = None) -> Path:
+    """Return the path of a citation data set's file, downloaded into the cache if necessary."""
     source = SOURCES[name]
-    return find(name, source.path, source.url, source.blob, progress)
+    return find_or_download(name, source.path, source.url, source.blob, progress)
 
 
-def find(name: str, path: str, url: str | None, blob: str | None, progress: Progress | None = None) -> Path:
-    """The file that a data set has at `path` below GOSSAMER_DATA or the cache, or else at `url`, if it is published."""
-    there = stored(path)
+def find_or_download(
+    name: str, path: str, url: str | None, blob: str | None, progress: DownloadProgress | None = None
+) -> Path:
+    """Return the file at `path` below GOSSAMER_DATA or the cache, else download it from `url`, if it is published."""
+    there = find_stored(path)
     if there is not None:
         return there
     given, cached = os.environ.get("GOSSAMER_DATA"), _cache() / path
@@ -74,30 +76,30 @@ def find(name: str, path: str, url: str | None, blob: str | None, progress: Prog
     return cached
 
 
-def stored(path: str) -> Path | None:
-    """The file at `path` below GOSSAMER_DATA, or below the cache, or None; nothing is downloaded."""
+def find_stored(path: str) -> Path | None:
+    """Return the file at `path` below GOSSAMER_DATA or the cache, or None."""
     given = os.environ.get("GOSSAMER_DATA")
     places = [Path(given)] if given else []
     return next((place / path for place in (*places, _cache()) if (place / path).is_file()), None)
 
 
-def download(url: str, target: Path, blob: str | None, progress: Progress | None = None) -> None:
-    """Fetch `url` into `target`, whole and verified or not at all.
+def download(url: str, target: Path, blob: str | None, progress: DownloadProgress | None = None) -> None:
+    """Download `url` to `target`, whole and verified or not at all.
 
-    The bytes go to a `.part` file first, from which an interrupted download goes on; it is renamed once the git
-    blob id, sha1("blob <size>\\0" + bytes), is right.
+    The bytes go to a `.part` file first, which an interrupted download resumes; it is renamed once its git blob id,
+    sha1("blob <size>\\0" + bytes), is right.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     if blob is None:
-        part.unlink(missing_ok=True)  # nothing could tell a part of another version
+        part.unlink(missing_ok=True)  # a part of another version could not be detected
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
         error.close()
-        if have and error.code == 416:  # nothing after what we have: the part is whole, or of another file
+        if have and error.code == 416:  # nothing follows: the part is whole, or of another file
             part.unlink()
             return download(url, target, blob, progress)
         raise OSError(f"HTTP status {error.code}") from None
@@ -108,7 +110,7 @@ def download(url: str, target: Path, blob: str | None, progress: Progress | None
         total = have + length if length else 0
         with part.open("ab" if goes_on else "wb") as file:
             try:
-                while chunk := response.read(CHUNK):
+                while chunk := response.read(DOWNLOAD_CHUNK):
                     file.write(chunk)
                     have += len(chunk)
                     if progress:
@@ -125,7 +127,7 @@ def download(url: str, target: Path, blob: str | None, progress: Progress | None
 
 
 def git_blob_id(path: Path) -> str:
-    """sha1 of "blob <size>\\0" and the bytes, as git names a file's content."""
+    """Git blob id of a file: sha1 of "blob <size>\\0" and the bytes."""
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 

@@ -1,4 +1,4 @@
-"""DataGraph: the data graph G_D of Sec. II with features, targets and masks; the pipeline's first stage."""
+"""DataGraph: the data graph G_D of Sec. II with features, targets and masks."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -11,14 +11,17 @@ from scipy import sparse
 from gossamer.data.checks import (
     Features,
     check_rows,
-    checked_edges,
-    checked_features,
-    checked_masks,
-    checked_positions,
-    checked_targets,
-    warn_of_pieces,
+    validate_edges,
+    validate_features,
+    validate_masks,
+    validate_positions,
+    validate_targets,
+    warn_of_components,
 )
 from gossamer.errors import GossamerError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class DataGraph:
     targets     y_i: class numbers int64 [n] (-1: unknown), or real values [n(, batch), outputs]
     train, validation, test   bool [n], or [n, batch] where the signal has a batch axis
     num_classes               None for real-valued targets
-    names, class_names        what the user calls vertices and classes
-    positions                 float64 [n, 2], where the vertices have a place
+    names, class_names        the user's names of vertices and classes
+    positions                 float64 [n, 2], of vertices in a plane
     """
 
     name: str
@@ -72,16 +75,16 @@ class DataGraph:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """The vertices that hold a training example, [n]: T_D."""
+        """Mask of the vertices with a training example, [n]: T_D."""
         return self.train if self.train.ndim == 1 else np.asarray(self.train.any(1))
 
     @property
     def adjacency(self) -> Any:
-        """The symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
-        return symmetric(self.edges, self.weights, self.num_vertices)
+        """Symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
+        return make_symmetric(self.edges, self.weights, self.num_vertices)
 
     def fingerprint(self) -> str:
-        """A hash of the whole content, so that a run is never continued on other data."""
+        """SHA-256 of the whole content, so that a run is never continued on other data."""
         digest = hashlib.sha256()
         features = self.features
         parts = [features.indptr, features.indices, features.data] if sparse.issparse(features) else [features]
@@ -93,19 +96,19 @@ class DataGraph:
             digest.update(np.ascontiguousarray(part).data if part.size else b"")
         return digest.hexdigest()
 
-    def restricted_to(self, kept: NDArray[np.bool_]) -> "DataGraph":
-        """The same data with only the edges that `kept` marks (Sec. V-C)."""
-        return self if kept.all() else replace(self, edges=self.edges[kept], weights=self.weights[kept])
+    def restrict_to(self, mask: NDArray[np.bool_]) -> "DataGraph":
+        """The same data with the edges of a mask [edges] alone (Sec. V-C)."""
+        return self if mask.all() else replace(self, edges=self.edges[mask], weights=self.weights[mask])
 
 
-def symmetric(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """The symmetric matrix, CSR [n, n], of edges i < j, sorted."""
+def make_symmetric(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
+    """Make the symmetric matrix, CSR [n, n], of sorted edges i < j."""
     half = _upper_half(edges, weights, n)
     return sparse.csr_array(half + half.T.tocsr())
 
 
 def _upper_half(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """The entries above the diagonal; the edges are sorted, so this copies them and no more."""
+    """Entries above the diagonal, CSR [n, n]; a copy suffices, because the edges are sorted."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n))])
     kind = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64
     parts = (weights, edges[:, 1].astype(kind), starts.astype(kind))
@@ -126,12 +129,12 @@ def make_graph(
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
 ) -> DataGraph:
-    """Check a user's arrays and make a DataGraph of them.
+    """Make a DataGraph of a user's arrays, after checking them.
 
     `edges` lists vertex numbers from 0, each undirected edge once or in both directions. Integer `targets` are
     classes, real ones are values to predict. Arrays that fit as they are may be kept without a copy.
     """
-    features = checked_features(features)
+    features = validate_features(features)
     n = features.shape[0]
     batch = features.shape[1] if features.ndim == 3 else None
     try:
@@ -139,12 +142,12 @@ def make_graph(
     except ValueError as error:
         raise GossamerError(f"targets must have one row of the same length for each vertex: {error}") from None
     check_rows(n, targets=given_targets, names=names, positions=positions)
-    pairs, edge_weights = checked_edges(edges, weights, n)
-    masks = checked_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes = checked_targets(given_targets, masks, batch)
+    pairs, edge_weights = validate_edges(edges, weights, n)
+    masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
+    y, num_classes = validate_targets(given_targets, masks, batch)
     if class_names is not None and len(class_names) != num_classes:
         raise GossamerError(f"expected {num_classes} class names, one for each class, got {len(class_names)}")
-    places = None if positions is None else checked_positions(positions)
+    places = None if positions is None else validate_positions(positions)
     graph = DataGraph(
         name,
         pairs,
@@ -159,5 +162,5 @@ def make_graph(
         class_names,
         places,
     )
-    warn_of_pieces(_upper_half(pairs, edge_weights, graph.num_vertices))
+    warn_of_components(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph

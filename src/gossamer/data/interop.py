@@ -1,4 +1,4 @@
-"""Graphs that a user already holds in another library: NetworkX and PyTorch Geometric."""
+"""Conversion of graphs from other libraries: NetworkX and PyTorch Geometric."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from gossamer.errors import GossamerError
 def from_networkx(
     graph: Any, *, features: str = "x", target: str = "y", split: str = "split", weight: str = "weight"
 ) -> DataGraph:
-    """An undirected networkx.Graph whose vertices carry `x` (numbers), `y` (a class or a value) and `split`.
+    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class or a value) and `split`.
 
     `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names.
     """
@@ -69,7 +69,7 @@ def from_networkx(
 
 
 def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
-    """A torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
+    """Convert a torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
 
     One-dimensional `edge_weight` (or `edge_attr`) gives the weights; `pos` the positions.
     """

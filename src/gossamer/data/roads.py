@@ -1,20 +1,22 @@
-"""Where sensors lie and how far apart they are: coordinates, road distances, and a map drawn from distances alone."""
+"""Positions of sensors and distances between them: coordinates, road distances, and positions from distances alone.
+
+Positions from distances are by classical scaling (Torgerson 1952, Multidimensional scaling: theory and method).
+"""
 
 import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csgraph
 
-from gossamer.data.rows import named_rows, whole_number
+from gossamer.data.graph import Floats
+from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, one_line
 
 EARTH = 6371.0088  # mean radius, km
-EXPECTED = "rows from,to,cost with numbers"
+ROAD_ROWS = "rows from,to,cost with numbers"
 SPACE = 1.0  # between two components of an embedding, km
 
-Floats = NDArray[np.float64]
 Roads = list[tuple[int, int, float]]  # from, to, length
 
 
@@ -26,21 +28,21 @@ def haversine(lat: Floats, lon: Floats) -> Floats:
     return np.asarray(2 * EARTH * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0))))
 
 
-def projection(lat: Floats, lon: Floats) -> Floats:
-    """Places [n, 2] in km, east and north of the sensors' mean: R (cos(mean lat) dlon, dlat)."""
+def project_positions(lat: Floats, lon: Floats) -> Floats:
+    """Project coordinates to [n, 2] in km, east and north of the sensors' mean: R (cos(mean lat) dlon, dlat)."""
     north = np.radians(lat - lat.mean())
     east = np.radians(lon - lon.mean()) * math.cos(math.radians(float(lat.mean())))
     return EARTH * np.stack([east, north], axis=1)
 
 
 def read_roads(path: Path, n: int) -> Roads:
-    """The rows of a table from,to,cost between sensors numbered 0 to n - 1; a byte-order mark is passed over."""
+    """Read a table from,to,cost between sensors numbered 0 to n - 1; a byte-order mark is skipped."""
     roads: Roads = []
-    for line, (start, end, cost) in named_rows(path, ("from", "to", "cost"), EXPECTED):
+    for line, (start, end, cost) in read_named_rows(path, ("from", "to", "cost"), ROAD_ROWS):
         try:
-            i, j, length = whole_number(start), whole_number(end), float(cost)
+            i, j, length = parse_whole_number(start), parse_whole_number(end), float(cost)
         except ValueError as error:
-            raise GossamerError(f"{path}, line {line}: expected {EXPECTED}; {one_line(error)}") from None
+            raise GossamerError(f"{path}, line {line}: expected {ROAD_ROWS}; {one_line(error)}") from None
         if not (0 <= i < n and 0 <= j < n):
             raise GossamerError(
                 f"{path}, line {line}: the road from {i} to {j} names a sensor that does not exist; "
@@ -55,17 +57,17 @@ def read_roads(path: Path, n: int) -> Roads:
 
 
 def shortest_paths(roads: Roads, n: int) -> Floats:
-    """The length of the shortest way between any two sensors [n, n], both directions alike; infinite if none."""
+    """Lengths of the shortest paths between all sensors [n, n] in the undirected road graph; infinite if none."""
     length = np.full((n, n), np.inf)
     for i, j, cost in roads:
         length[i, j] = length[j, i] = min(length[i, j], cost)
     return np.asarray(csgraph.dijkstra(csgraph.csgraph_from_dense(length, null_value=np.inf), directed=False))
 
 
-def embedding(distance: Floats) -> Floats:
-    """Places [n, 2] whose distances are near the given ones [n, n]; components stand side by side.
+def embed_distances(distance: Floats) -> Floats:
+    """Embed distances [n, n] in the plane [n, 2], component by component.
 
-    Each component is laid out by classical scaling, its longer axis lying east. From west to east the components
+    Each component is embedded by classical scaling, its longer axis to the east. From west to east the components
     follow by falling size (then by their first sensor) with 1 km between them, centred on one line.
     """
     n = len(distance)
@@ -73,17 +75,17 @@ def embedding(distance: Floats) -> Floats:
     members = [np.flatnonzero(component == c) for c in range(component.max() + 1)]
     places, west = np.zeros((n, 2)), 0.0
     for inside in sorted(members, key=lambda rows: (-len(rows), rows[0])):
-        own = classical_scaling(distance[np.ix_(inside, inside)])
+        own = scale_classically(distance[np.ix_(inside, inside)])
         low, high = own.min(0), own.max(0)
         places[inside] = own - [low[0] - west, (low[1] + high[1]) / 2]
         west += high[0] - low[0] + SPACE
     return places
 
 
-def classical_scaling(distance: Floats) -> Floats:
-    """The plane [n, 2] of the two largest eigenvalues of -1/2 J d^2 J, J = I - 11^T/n.
+def scale_classically(distance: Floats) -> Floats:
+    """Embed distances d [n, n] by the two largest eigenvalues of -1/2 J d^2 J, J = I - 11^T/n, in the plane [n, 2].
 
-    An axis points so that the entry of largest size is positive: the same map on every machine.
+    The sign of an axis makes its entry of largest magnitude positive: the same map on every machine.
     """
     n = len(distance)
     J = np.eye(n) - 1.0 / n

@@ -1,7 +1,7 @@
-"""Rows of a CSV file, and matrices of numbers in text, that nobody has checked; every mistake has its file and line.
+"""Reader of untrusted CSV files and of matrices in text; every error names the file and the line.
 
-A file may have a sixteenth of the memory that is available, as cells take more memory than their text, and a cell
-131072 characters, the csv module's limit. Rows are handed on one by one.
+A file may have a sixteenth of the available memory, because cells take more memory than their text, and a cell 131072
+characters, the csv module's limit. Rows are yielded one by one.
 """
 
 import csv
@@ -22,16 +22,16 @@ Row = tuple[int, list[str]]  # line number and cells
 
 
 def read_rows(path: Path, columns: int) -> tuple[list[str], Iterator[Row]]:
-    """The header, of at least so many columns, and the rows, each with as many cells as the header."""
+    """Read the header, which must have at least `columns` cells, and the rows, each as long as the header."""
     cells = _cells(path)
     _, header = next(cells, (1, []))
     if len(header) < columns:
         raise GossamerError(f"{path} needs a header with at least {columns} columns, got {shown(header)}")
-    return header, _fitting(path, len(header), cells)
+    return header, _require_width(path, len(header), cells)
 
 
-def named_rows(path: Path, columns: Sequence[str], expected: str) -> Iterator[Row]:
-    """The cells below these names of the header, in this order; `expected` says what rows should hold."""
+def read_named_rows(path: Path, columns: Sequence[str], expected: str) -> Iterator[Row]:
+    """Read the cells of the named columns, in this order; `expected` describes the rows in errors."""
     try:
         header, rows = read_rows(path, len(columns))
         missing = [name for name in columns if name not in header]
@@ -44,15 +44,15 @@ def named_rows(path: Path, columns: Sequence[str], expected: str) -> Iterator[Ro
         raise GossamerError(f"{error}; expected {expected}") from None
 
 
-def whole_number(cell: str) -> int:
-    """The whole number of at most 18 digits in a cell; a ValueError says what else it is."""
+def parse_whole_number(cell: str) -> int:
+    """Parse a whole number of at most 18 digits."""
     if len(cell) > MOST_DIGITS:
         raise ValueError(f"{shown(cell)} is no whole number of at most {MOST_DIGITS} digits")
     return int(cell)
 
 
 def read_matrix(path: Path) -> NDArray[np.float64]:
-    """A matrix in text: a row a line, numbers separated by commas or blanks, nothing after a #."""
+    """Read a matrix in text: a row a line, numbers separated by commas or blanks, comments after a #."""
     numbers, width, rows = array("d"), 0, 0
     for line, text in _lines(path):
         groups = text.partition("#")[0].strip().split(",")
@@ -71,7 +71,7 @@ def read_matrix(path: Path) -> NDArray[np.float64]:
     return np.array(numbers, dtype=np.float64).reshape(rows, max(width, 1))
 
 
-def _fitting(path: Path, width: int, cells: Iterator[Row]) -> Iterator[Row]:
+def _require_width(path: Path, width: int, cells: Iterator[Row]) -> Iterator[Row]:
     for line, row in cells:
         if len(row) != width:
             raise GossamerError(f"{path}, line {line}: expected {width} cells as in the header, got {len(row)}")
@@ -79,7 +79,7 @@ def _fitting(path: Path, width: int, cells: Iterator[Row]) -> Iterator[Row]:
 
 
 def _cells(path: Path) -> Iterator[Row]:
-    """All rows that are not empty, their cells stripped of blanks."""
+    """Yield the rows that are not empty, their cells stripped of blanks."""
     reader = csv.reader(text for _, text in _lines(path))
     try:
         for row in reader:
@@ -90,7 +90,7 @@ def _cells(path: Path) -> Iterator[Row]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, the line ends kept."""
+    """Yield the lines with their numbers and line ends."""
     try:
         require_regular(path)
         size, most = path.stat().st_size, available_memory() // SHARE

@@ -1,6 +1,6 @@
-"""What one site knows of a data graph: its own vertices, and every edge that touches them.
+"""One site's part of a data graph: its own vertices, and every edge that touches them.
 
-Vertices carry numbers that all sites agree on; of another site's vertex a site knows the number and the owner.
+Vertices have numbers that all sites agree on; of another site's vertex a site knows the number and the owner.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.data.arrays import CSR, csr_matrix, open_arrays
-from gossamer.data.checks import Features, checked_edges, checked_features, checked_mask
-from gossamer.data.tables import SPLITS, edge_rows, feature_rows, label_rows, owner_rows, real_labels
+from gossamer.data.arrays import CSR, make_csr, open_arrays
+from gossamer.data.checks import Features, validate_edges, validate_features, validate_mask
+from gossamer.data.tables import SPLITS, parse_real_labels, read_edges, read_features, read_labels, read_owners
 from gossamer.errors import GossamerError, naming, shown
 
 ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file, beside features and weights
@@ -21,11 +21,11 @@ ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file,
 
 @dataclass(frozen=True)
 class SiteData:
-    """Features, targets and masks are those of the site's own vertices, in ascending order."""
+    """Data of a site; features, targets and masks are of its own vertices, in ascending order."""
 
-    vertices: NDArray[np.int64]  # all that the site knows of, ascending
+    vertices: NDArray[np.int64]  # numbers of its own and the adjacent vertices, ascending
     owner: NDArray[np.int64]  # the agent of each
-    edges: NDArray[np.int64]  # [edges, 2], places in `vertices`, i < j, sorted
+    edges: NDArray[np.int64]  # [edges, 2], indices into `vertices`, i < j, sorted
     weights: NDArray[np.float64]
     features: Features  # CSR [own, d], or dense [own, d] or [own, batch, d]
     targets: NDArray[Any]  # classes [own] (-1: unknown), or real values [own(, batch), outputs]
@@ -42,7 +42,7 @@ class SiteData:
 
 
 def read_site(path: Path, agent: int, classes: Sequence[str] | None) -> SiteData:
-    """A folder of tables, or an .npz file, as docs/deployment.md shows them; `classes` are those of all sites."""
+    """Read a folder of tables or an .npz file (docs/deployment.md shows both); `classes` are those of all sites."""
     try:
         is_folder, is_file = path.is_dir(), path.suffix == ".npz" and path.is_file()
     except OSError:  # a name too long for any file
@@ -70,7 +70,7 @@ def make_site(
     owners: dict[int, int],
     num_classes: int | None,
 ) -> SiteData:
-    """Check a site's arrays. `edges` name vertices by their numbers; `owners` has the agent of those elsewhere."""
+    """Check a site's arrays. `edges` hold vertex numbers; `owners` has the agent of each vertex of another site."""
     if own.ndim != 1 or len(np.unique(own)) != len(own) or (own < 0).any():
         raise GossamerError("the site's vertices must have different numbers from 0 on")
     elsewhere = np.array(sorted(owners), dtype=np.int64)
@@ -86,17 +86,17 @@ def make_site(
         if wrong.any():
             raise GossamerError(f"edge ({', '.join(map(str, edges[wrong][0]))}) {what}")
     vertices = np.union1d(own, edges.reshape(-1)).astype(np.int64)
-    pairs, edge_weights = checked_edges(np.searchsorted(vertices, edges), weights, len(vertices), vertices)
-    rows = checked_features(features)
+    pairs, edge_weights = validate_edges(np.searchsorted(vertices, edges), weights, len(vertices), vertices)
+    rows = validate_features(features)
     for name, array in (("feature rows", rows), ("targets", targets)):
         count = array.shape[0] if array.ndim else 0
         if count != len(own):
             raise GossamerError(f"the site has {len(own)} vertices and {count} {name}; expected one for each")
     batch = rows.shape[1] if rows.ndim == 3 else None
     for name, mask in masks.items():
-        if mask.dtype != np.bool_:  # a list of vertices would be ambiguous: their numbers, or their places here
+        if mask.dtype != np.bool_:  # a list of vertices would be ambiguous: their numbers, or their indices here
             raise GossamerError(f"the {name} mask must hold booleans, one for each vertex, got {mask.dtype}")
-    masks = {name: checked_mask(mask, name, len(own), batch) for name, mask in masks.items()}
+    masks = {name: validate_mask(mask, name, len(own), batch) for name, mask in masks.items()}
     order = np.argsort(own)
     return SiteData(
         vertices,
@@ -134,22 +134,22 @@ def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: 
 
 
 def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
-    names, features = feature_rows(folder / "features.csv")
+    names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
     own = np.array([_vertex(name, folder / "features.csv") for name in names])
-    owners = {_vertex(v, folder / "owners.csv"): k for v, k in owner_rows(folder / "owners.csv").items()}
-    edges, weights = edge_rows(
+    owners = {_vertex(v, folder / "owners.csv"): k for v, k in read_owners(folder / "owners.csv").items()}
+    edges, weights = read_edges(
         folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
     )
     table = folder / "labels.csv"
-    labels, splits, lines = label_rows(table, number)
+    labels, splits, lines = read_labels(table, number)
     if not any(splits):
         raise GossamerError(f"{table} needs a column split with train, validation or test: sites draw none together")
     masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     targets: Any
     if classes is None:
         try:
-            targets = real_labels(table, labels, splits, lines)
+            targets = parse_real_labels(table, labels, splits, lines)
         except GossamerError as error:
             raise GossamerError(f"{error}; the site file names no classes") from None
     else:
@@ -177,7 +177,7 @@ def _of_npz(path: Path) -> Any:
             raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
         arrays = file.read([*needed, *(["weights"] if "weights" in file.keys else [])])
     if is_sparse:
-        arrays["features"] = csr_matrix(path, "features", {part: arrays[f"features.{part}"] for part in CSR})
+        arrays["features"] = make_csr(path, "features", {part: arrays[f"features.{part}"] for part in CSR})
     owners = _whole(path, arrays, "owners", 2)
     if len(np.unique(owners[:, 0])) != len(owners):
         raise GossamerError(f"{path}: owners name a vertex twice; expected one agent for each vertex of other sites")
@@ -193,7 +193,7 @@ def _of_npz(path: Path) -> Any:
 
 
 def _whole(path: Path, arrays: dict[str, Any], name: str, ndim: int) -> NDArray[np.int64]:
-    """An array of whole numbers, [n] or [n, 2]."""
+    """Require an array of whole numbers, [n] or [n, 2]."""
     array = arrays[name]
     if array.size == 0:
         return np.zeros((0, 2)[:ndim], dtype=np.int64)

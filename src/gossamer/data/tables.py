@@ -16,17 +16,17 @@ from gossamer.errors import GossamerError, naming, one_line, shown
 SPLITS = ("train", "validation", "test")
 
 
-def tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
+def read_tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
     """Read a graph whose vertices are named freely (docs/data.md shows the tables).
 
     edges.csv     source,target[,weight]
     features.csv  vertex,<one column a feature>
     labels.csv    vertex,label[,split]: a class name, or a number for regression; split is train, validation, test
     """
-    names, features = feature_rows(folder / "features.csv")
+    names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
-    edges, weights = edge_rows(folder / "edges.csv", number)
-    labels, splits, lines = label_rows(folder / "labels.csv", number)
+    edges, weights = read_edges(folder / "edges.csv", number)
+    labels, splits, lines = read_labels(folder / "labels.csv", number)
     targets, class_names = _targets(folder / "labels.csv", labels, splits, lines)
     if any(splits):
         masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
@@ -50,8 +50,8 @@ def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
         raise GossamerError(f"{path}, line {line}: expected numbers: {one_line(error)}") from None
 
 
-def feature_rows(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """The vertices' names and their features [n, d]."""
+def read_features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Read the names of the vertices and their features [n, d]."""
     _, rows = read_rows(path, 2)
     lines: dict[str, int] = {}
     numbers = array("d")
@@ -66,7 +66,7 @@ def feature_rows(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     names = tuple(lines)
     if not names:
         raise GossamerError(f"{path} holds no vertices: the graph is empty")
-    with np.errstate(over="ignore"):  # what overflows is found as infinite
+    with np.errstate(over="ignore"):  # overflow becomes infinite, which is refused below
         features = np.frombuffer(numbers).astype(np.float32).reshape(len(names), -1)
     finite = np.isfinite(features).all(1)
     if not finite.all():
@@ -78,10 +78,10 @@ def feature_rows(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     return names, features
 
 
-def edge_rows(
+def read_edges(
     path: Path, number: dict[str, int], known: str = "features.csv"
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Pairs of vertices by their numbers, and their weights if there is a third column."""
+    """Read edges [edges, 2] as vertex numbers, and their weights if there is a third column."""
     header, rows = read_rows(path, 2)
     if set(header[:2]) <= set(number):
         raise GossamerError(
@@ -104,8 +104,8 @@ def edge_rows(
     return edges, np.array(weights) if len(header) > 2 else None
 
 
-def label_rows(path: Path, number: dict[str, int]) -> tuple[list[str], list[str], list[int]]:
-    """The label, the split and the line of each vertex; empty and 0 where the table says nothing."""
+def read_labels(path: Path, number: dict[str, int]) -> tuple[list[str], list[str], list[int]]:
+    """Read the label, the split and the line of each vertex; empty and 0 where the table has none."""
     _, rows = read_rows(path, 2)
     labels, splits, lines = [""] * len(number), [""] * len(number), [0] * len(number)
     for line, row in rows:
@@ -123,8 +123,8 @@ def label_rows(path: Path, number: dict[str, int]) -> tuple[list[str], list[str]
     return labels, splits, lines
 
 
-def real_labels(path: Path, labels: list[str], splits: list[str], lines: list[int]) -> NDArray[np.float64]:
-    """Labels as numbers, NaN where there is none; finite where a split needs them."""
+def parse_real_labels(path: Path, labels: list[str], splits: list[str], lines: list[int]) -> NDArray[np.float64]:
+    """Parse labels as numbers, NaN where there is none; finite where a split needs them."""
     values = np.full(len(labels), np.nan)
     for i, label in enumerate(labels):
         if label:
@@ -136,8 +136,8 @@ def real_labels(path: Path, labels: list[str], splits: list[str], lines: list[in
     return values
 
 
-def owner_rows(path: Path) -> dict[str, int]:
-    """The agent of each vertex in a table vertex,agent."""
+def read_owners(path: Path) -> dict[str, int]:
+    """Read the agent of each vertex from a table vertex,agent."""
     _, rows = read_rows(path, 2)
     owners: dict[str, int] = {}
     for line, row in rows:
@@ -152,14 +152,14 @@ def owner_rows(path: Path) -> dict[str, int]:
 def _targets(
     path: Path, labels: list[str], splits: list[str], lines: list[int]
 ) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Real values if every label is a number and one of them has a decimal point, classes otherwise."""
+    """Return real values if all labels are numbers and one has a decimal point, classes and their names otherwise."""
     known = [label for label in labels if label]
     try:
         values = [float(label) for label in known]
     except ValueError:
         values = []
     if values and any("." in label or "e" in label.lower() for label in known):
-        return real_labels(path, labels, splits, lines), None
+        return parse_real_labels(path, labels, splits, lines), None
     order = sorted(set(known), key=lambda label: (len(label), label) if values else (0, label))
     classes = {label: c for c, label in enumerate(order)}
     return np.array([classes.get(label, -1) for label in labels], dtype=np.int64), tuple(order)

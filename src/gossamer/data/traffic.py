@@ -1,11 +1,14 @@
 """Traffic flows of PeMS loop detectors as graph signals (Sec. V-F): Orange County, PeMSD4 and PeMSD8.
 
-A vertex is a sensor, a time step an example: the last 6 readings, 5 minutes apart, predict the next one. The sensors
-are those that the publishers kept; the paper's thinning at 3.5 km is their work already. The paper's split is its
-source's; here it is 6:2:2 in time order, and one z-score for all sensors, taken from the training readings alone.
+The readings are from the Caltrans Performance Measurement System (Chen, Petty, Skabardonis, Varaiya and Jia 2001,
+Freeway performance measurement system: mining loop detector data), PeMSD4 and PeMSD8 as published with Guo, Lin, Feng,
+Song and Wan 2019, Attention based spatial-temporal graph convolutional networks for traffic flow forecasting.
+
+A vertex is a sensor, a time step an example: the last 6 readings, 5 minutes apart, predict the next one. The publishers
+have thinned the sensors at 3.5 km already, as the paper asks. The split is 6:2:2 in time order (the paper uses its
+source's), with one z-score for all sensors, from the training readings alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.arrays import open_arrays
-from gossamer.data.fetch import find, stored
-from gossamer.data.graph import DataGraph, make_graph
-from gossamer.data.roads import embedding, haversine, projection, read_roads, shortest_paths
+from gossamer.data.fetch import DownloadProgress, find_or_download, find_stored
+from gossamer.data.graph import DataGraph, Floats, make_graph
+from gossamer.data.roads import embed_distances, haversine, project_positions, read_roads, shortest_paths
 from gossamer.errors import FileError, GossamerError, naming
 from gossamer.machine import as_size, available_memory
 
@@ -24,15 +27,12 @@ PAST = 6  # readings in an example: half an hour
 SQUARED_SCALE = 10.0  # of distances, km^2
 THRESHOLD = 0.5  # weights below are dropped: d above 2.63 km
 FLOW = 0  # its channel
-DISTANCES = 6  # matrices [sensors, sensors] that are there at once
-
-Progress = Callable[[int, int], None]
-Floats = NDArray[np.float64]
+DISTANCES = 6  # matrices [sensors, sensors] in memory at once
 
 
 @dataclass(frozen=True)
 class File:
-    """Where a file lies below GOSSAMER_DATA, and where it is published, with its git blob id if that is known."""
+    """A file: its path below GOSSAMER_DATA, its published address and its git blob id, if known."""
 
     path: str
     url: str | None = None
@@ -41,7 +41,7 @@ class File:
 
 @dataclass(frozen=True)
 class Detectors:
-    """The readings of a region's detectors, and their road distances where the readings bring no coordinates."""
+    """Readings of a region's detectors, and road distances where the readings have no coordinates."""
 
     readings: File
     roads: File | None = None
@@ -61,48 +61,48 @@ TRAFFIC = {
 }
 
 
-def traffic(name: str, progress: Progress | None = None) -> DataGraph:
-    """One of TRAFFIC: features [n, T - 6, 6], targets [n, T - 6, 1], A_ij = exp(-d_ij^2 / 10) where that is >= 0.5.
+def load_traffic(name: str, progress: DownloadProgress | None = None) -> DataGraph:
+    """Load one of TRAFFIC: features [n, T - 6, 6], targets [n, T - 6, 1], A_ij = exp(-d_ij^2 / 10) where it is >= 0.5.
 
     d_ij in kilometres: great circles where the sensors have coordinates, else shortest paths along the roads.
     """
     detectors = TRAFFIC[name]
-    path = find(name, detectors.readings.path, detectors.readings.url, detectors.readings.blob, progress)
+    path = find_or_download(name, detectors.readings.path, detectors.readings.url, detectors.readings.blob, progress)
     arrays = _read(path, ("data",) if detectors.roads else ("data", "lat", "lon", "sensor_id"))
     flow = _flow(arrays["data"], path)
     _check_distances(len(flow), path)
     names = None
     if detectors.roads is None:
         lat, lon = (_coordinates(arrays[key], len(flow), key, path) for key in ("lat", "lon"))
-        distance, positions = haversine(lat, lon), projection(lat, lon)
+        distance, positions = haversine(lat, lon), project_positions(lat, lon)
         names = tuple(map(str, _identifiers(arrays["sensor_id"], path)))
     else:
-        table = find(name, detectors.roads.path, detectors.roads.url, detectors.roads.blob, progress)
+        table = find_or_download(name, detectors.roads.path, detectors.roads.url, detectors.roads.blob, progress)
         distance = shortest_paths(read_roads(table, len(flow)), len(flow)) / 1000.0  # the files are in metres
-        positions = embedding(distance)
+        positions = embed_distances(distance)
     edges, weights = proximity(distance)
     with naming(path):
-        return make_graph(name, edges, **examples(flow, path), weights=weights, positions=positions, names=names)
+        return make_graph(name, edges, **make_examples(flow, path), weights=weights, positions=positions, names=names)
 
 
-def present(name: str) -> bool:
-    """Whether all files of a data set are on this machine."""
+def is_present(name: str) -> bool:
+    """True if all files of a data set are on this machine."""
     detectors = TRAFFIC[name]
-    return all(stored(file.path) is not None for file in (detectors.readings, detectors.roads) if file is not None)
+    return all(find_stored(file.path) is not None for file in (detectors.readings, detectors.roads) if file is not None)
 
 
 def proximity(distance: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The pairs i < j with A_ij = exp(-d_ij^2 / 10) >= 0.5, and these weights; d [n, n] in km."""
+    """Edges i < j with A_ij = exp(-d_ij^2 / 10) >= 0.5, and these weights; d [n, n] in km."""
     weight = np.exp(-(distance**2) / SQUARED_SCALE)
     edges = np.argwhere(np.triu(weight >= THRESHOLD, k=1)).astype(np.int64)
     return edges, weight[edges[:, 0], edges[:, 1]]
 
 
-def examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
-    """Readings [n, T] as make_graph's features, targets and masks [n, T - 6, ...].
+def make_examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
+    """Make features, targets and masks [n, T - 6, ...] of readings [n, T].
 
     Example s holds the readings s ... s + 5 and predicts reading s + 6. It belongs to training, validation or test by
-    the time of what it predicts: the first 60 %, the next 20 %, the last 20 % of the T steps. Mean and deviation of
+    the time of its target: the first 60 %, the next 20 %, the last 20 % of the T steps. Mean and deviation of
     the z-score are those of all sensors' readings in the first 60 %.
     """
     n, T = flow.shape
@@ -113,7 +113,7 @@ def examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
     deviation = float(known.std(dtype=np.float64))
     if deviation == 0.0:
         raise GossamerError(f"{path}: the flow never changes in the first 60 % of the steps; expected real readings")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found as infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes infinite, which make_graph refuses
         z = (flow - np.float32(known.mean(dtype=np.float64))) / np.float32(deviation)
     when = np.arange(PAST, T)
     parts = {"train": when < first, "validation": (when >= first) & (when < second), "test": when >= second}
@@ -124,9 +124,9 @@ def examples(flow: NDArray[np.float32], path: Path) -> dict[str, Any]:
     }
 
 
-def interpolated(flow: NDArray[np.float32], path: Path) -> NDArray[np.float32]:
-    """Readings [n, T] with what is missing filled along time: linearly, and before the first or after the last
-    reading by the nearest one."""
+def interpolate(flow: NDArray[np.float32], path: Path) -> NDArray[np.float32]:
+    """Fill missing readings [n, T] in time, in place: linearly, and before the first or after the last reading by the
+    nearest one."""
     steps = np.arange(flow.shape[1])
     for i in np.flatnonzero(np.isnan(flow).any(1)):
         there = ~np.isnan(flow[i])
@@ -137,7 +137,7 @@ def interpolated(flow: NDArray[np.float32], path: Path) -> NDArray[np.float32]:
 
 
 def _flow(data: Any, path: Path) -> NDArray[np.float32]:
-    """The flow [n, T] of readings [T, n, channels], filled."""
+    """Take the flow [n, T] from readings [T, n, channels], missing ones filled."""
     if data.ndim != 3 or 0 in data.shape or data.dtype.kind not in "iuf":
         raise GossamerError(
             f"{path}: expected `data` as numbers [time steps, sensors, channels], got {data.dtype} {data.shape}"
@@ -146,7 +146,7 @@ def _flow(data: Any, path: Path) -> NDArray[np.float32]:
         flow = np.ascontiguousarray(data[:, :, FLOW].T, dtype=np.float32)
     if np.isinf(flow).any():
         raise GossamerError(f"{path}: `data` holds infinite flows; a missing reading should be NaN")
-    return interpolated(flow, path)
+    return interpolate(flow, path)
 
 
 def _check_distances(n: int, path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
-from gossamer.agents.exchange import Message, joined
+from gossamer.agents.exchange import Message, join_parts
 from gossamer.data import DataGraph
 from gossamer.generators import Returned, advance
 from gossamer.model import Params
@@ -52,7 +52,7 @@ def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
                 expected[index] = reached
                 post.update(reached.messages)
         for index, outbox in expected.items():
-            inboxes[index] = {link: joined(post.pop(link)) for link in outbox.expected}
+            inboxes[index] = {link: join_parts(post.pop(link)) for link in outbox.expected}
         if post:
             raise AssertionError(f"messages that nobody expected: {sorted(post)}")
     return [results[index] for index in range(len(generators))]

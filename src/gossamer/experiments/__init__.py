@@ -1,11 +1,10 @@
-"""Figures and tables of the paper, one file each, with the claims that each is judged by.
+"""Figures and tables of the paper, one file each, with the claims that each is fail_diverged by.
 
 The code is organised as follows:
     setup          data sets, networks and step sizes of Sec. V
     trials         many runs, one after the other or in worker processes
     reproduction   a figure's folder: claims, tables, pictures
     verdicts       verdicts that follow from claims
-    topologies     a topology on its own, designed or named
     fig2           sparsity against the spectral gap
     fig3           distributed against centralised
     fig4           fewer links

@@ -17,8 +17,8 @@ Values = NDArray[np.float64]  # one for each step
 
 
 def table(found: Trajectory) -> dict[str, Values]:
-    """Columns of a CSV table: what was measured at each step, beside its bounds."""
-    left, right = summed(found)
+    """Columns of a CSV table: the measurements of each step with their bounds."""
+    left, right = descent_sums(found)
     return {
         "apart": np.array(found["apart"]),
         "apart_bound": disagreement_bound(found),
@@ -72,7 +72,7 @@ def descent_slack(found: Trajectory) -> tuple[Values, Values]:
     return lemma - after, whole - after
 
 
-def summed(found: Trajectory) -> tuple[Values, Values]:
+def descent_sums(found: Trajectory) -> tuple[Values, Values]:
     """Both sides of (51): sum_{n=0..t} eta^n g^n, and its bound."""
     eta, c, G = step_sizes(found), lipschitz(found), largest_gradient(found)
     drift = c * G * np.cumsum(eta * disagreement_bound(found))  # the second and the fourth term
@@ -82,7 +82,7 @@ def summed(found: Trajectory) -> tuple[Values, Values]:
 
 def best_bound(found: Trajectory) -> Values:
     """The right-hand side of (52)."""
-    return np.asarray(summed(found)[1] / np.cumsum(step_sizes(found)))
+    return np.asarray(descent_sums(found)[1] / np.cumsum(step_sizes(found)))
 
 
 def rate_bound(found: Trajectory) -> tuple[float, float]:

@@ -8,16 +8,16 @@ import numpy as np
 from gossamer.assignment import assign, shared_edges
 from gossamer.data import load
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
-from gossamer.experiments.setup import AGENTS, DATASETS, STEP_SIZES, trial
+from gossamer.experiments.setup import CITATION_DATASETS, NUMBERS_OF_AGENTS, STEP_SIZES, citation_trial
 from gossamer.experiments.trials import (
-    Found,
+    FigureCurves,
     Trial,
+    fail_diverged,
     final,
+    format_points,
+    format_steps,
     interval,
-    judged,
-    points,
     run_plan,
-    slashed,
     stack,
     steps_of,
     steps_to,
@@ -30,38 +30,38 @@ TABLE1 = {  # vertices, edges, training labels, classes, features
     "cora": (2810, 7981, 140, 7, 2879),
     "pubmed": (19717, 44324, 60, 3, 500),
 }
-MODELS = {"NN": "graphless", "GCN": "centralised"}
+CENTRALISED_MODELS = {"NN": "graphless", "GCN": "centralised"}
 SLOWED = "GCN, dGCN's step size"  # tells what a smaller stable step size costs from what the distribution costs
 
 
 def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     """Train everything, draw Fig. 3 a-f and the disagreement, and check what Sec. V-A and V-B say of them."""
-    datasets = ("citeseer",) if quick else DATASETS
-    agents = (5, 20) if quick else AGENTS
+    datasets = ("citeseer",) if quick else CITATION_DATASETS
+    agents = (5, 20) if quick else NUMBERS_OF_AGENTS
     shorter: Trial = {"steps": 200} if quick else {}
     plan = {}
     for dataset in datasets:
         for seed in range(seeds):
-            for name, method in MODELS.items():
-                plan[dataset, name, seed] = trial(dataset, method, seed, **shorter)
+            for name, method in CENTRALISED_MODELS.items():
+                plan[dataset, name, seed] = citation_trial(dataset, method, seed, **shorter)
             size = STEP_SIZES[dataset]["distributed"]
             if size != STEP_SIZES[dataset]["centralised"]:
-                plan[dataset, SLOWED, seed] = trial(dataset, "centralised", seed, **shorter, step_size=size)
+                plan[dataset, SLOWED, seed] = citation_trial(dataset, "centralised", seed, **shorter, step_size=size)
             for m in agents:
-                plan[dataset, dgcn(m), seed] = trial(dataset, "distributed", seed, agents=m, **shorter)
+                plan[dataset, dgcn(m), seed] = citation_trial(dataset, "distributed", seed, agents=m, **shorter)
     found = run_plan(out, "fig3", plan, follow)
-    colours = {name: COLOURS[method] for name, method in MODELS.items()} | {SLOWED: COLOURS["centralised"]}
+    colours = {name: COLOURS[method] for name, method in CENTRALISED_MODELS.items()} | {SLOWED: COLOURS["centralised"]}
     colours |= {dgcn(m): AGENT_COLOURS[m] for m in agents}
     claims = [_table1(datasets), _random_partition(datasets), _gcn_above_nn(found), _same_accuracy(found, agents)]
     claims += [*_same_loss(found, agents), _agreement(found, agents)]
-    return Outcome("fig3", judged(claims, found), ["fig3.csv", *_draw(out, found, colours, agents)])
+    return Outcome("fig3", fail_diverged(claims, found), ["fig3.csv", *_draw(out, found, colours, agents)])
 
 
 def dgcn(agents: int) -> str:
     return f"dGCN, {agents} agents"
 
 
-def _draw(out: Path, found: Found, colours: dict[str, str], agents: Sequence[int]) -> list[str]:
+def _draw(out: Path, found: FigureCurves, colours: dict[str, str], agents: Sequence[int]) -> list[str]:
     def lines(dataset: str, what: str, methods: Sequence[str]) -> list[Line]:
         curves = found[dataset]
         return [
@@ -120,52 +120,52 @@ def _random_partition(datasets: Sequence[str]) -> Claim:
     )
 
 
-def _gcn_above_nn(found: Found) -> Claim:
+def _gcn_above_nn(found: FigureCurves) -> Claim:
     gains = {d: interval(final(curves["GCN"], "test") - final(curves["NN"], "test")) for d, curves in found.items()}
     return Claim(
         "GCN clearly outperforms NN in test accuracy (V-B)",
-        "; ".join(f"{d.upper()} {points(*gain)}" for d, gain in gains.items()) + " points",
+        "; ".join(f"{d.upper()} {format_points(*gain)}" for d, gain in gains.items()) + " points",
         all(low > 0.03 for _, low, _ in gains.values()),
     )
 
 
-def _same_accuracy(found: Found, agents: Sequence[int]) -> Claim:
-    told, good = [], True
+def _same_accuracy(found: FigureCurves, agents: Sequence[int]) -> Claim:
+    parts, good = [], True
     for dataset, curves in found.items():
         gcn = final(curves["GCN"], "test")
         changes = {m: interval(final(curves[dgcn(m)], "test") - gcn) for m in agents}
         good &= all(abs(mean) < 0.01 for mean, _, _ in changes.values())
-        by_agents = ", ".join(f"{m} agents {points(*change)}" for m, change in changes.items())
-        told.append(f"{dataset.upper()} (GCN {100 * gcn.mean():.1f} %): {by_agents}")
-    return Claim("dGCN matches the accuracy of GCN: within 1 point in the mean (V-B)", "; ".join(told), good)
+        by_agents = ", ".join(f"{m} agents {format_points(*change)}" for m, change in changes.items())
+        parts.append(f"{dataset.upper()} (GCN {100 * gcn.mean():.1f} %): {by_agents}")
+    return Claim("dGCN matches the accuracy of GCN: within 1 point in the mean (V-B)", "; ".join(parts), good)
 
 
-def _same_loss(found: Found, agents: Sequence[int], level: float = 0.1) -> list[Claim]:
+def _same_loss(found: FigureCurves, agents: Sequence[int], level: float = 0.1) -> list[Claim]:
     """Iterations to a level of the loss, against GCN with its own step size and with dGCN's."""
     claims = []
     for name, how in (("GCN", "each with its tuned step size"), (SLOWED, "with one step size")):
-        told, good = [], True
+        parts, good = [], True
         for dataset, curves in found.items():
             alone = steps_to(curves.get(name, curves["GCN"]), level)
             together = [steps_to(curves[dgcn(m)], level) for m in agents]
-            told.append(f"{dataset.upper()} {alone:.0f} against {slashed(together)}")
+            parts.append(f"{dataset.upper()} {alone:.0f} against {format_steps(together)}")
             good &= max(together) < 1.3 * alone
-        measured = f"iterations to a loss of {level}, GCN against dGCN by agents: " + "; ".join(told)
+        measured = f"iterations to a loss of {level}, GCN against dGCN by agents: " + "; ".join(parts)
         claims.append(Claim(f"dGCN follows GCN's training loss closely, {how} (V-B)", measured, good))
     return claims
 
 
-def _agreement(found: Found, agents: Sequence[int]) -> Claim:
-    told, good = [], True
+def _agreement(found: FigureCurves, agents: Sequence[int]) -> Claim:
+    parts, good = [], True
     for dataset, curves in found.items():
         apart = np.array([stack(curves[dgcn(m)], "disagreement").mean(0) for m in agents])
         steps = np.array(steps_of(curves[dgcn(agents[0])]))
         from_here = min(300, int(steps[-1]))
         late = float(apart[:, steps >= from_here].max())
-        told.append(f"{dataset.upper()} {apart[:, 0].max():.1e} at first, {apart.max():.1e} at most, {late:.1e} late")
+        parts.append(f"{dataset.upper()} {apart[:, 0].max():.1e} at first, {apart.max():.1e} at most, {late:.1e} late")
         good &= late < 1e-2
     return Claim(
         "the agents' weights differ by less than 1e-2 within 200-300 iterations (V-B)",
-        "; ".join(told) + f" (from iteration {from_here} on)",
+        "; ".join(parts) + f" (from iteration {from_here} on)",
         good,
     )

@@ -5,12 +5,22 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
-from gossamer.experiments.setup import DATASETS, trial
-from gossamer.experiments.trials import Found, Trial, final, interval, judged, points, run_plan, stack, steps_of
+from gossamer.experiments.setup import CITATION_DATASETS, citation_trial
+from gossamer.experiments.trials import (
+    FigureCurves,
+    Trial,
+    fail_diverged,
+    final,
+    format_points,
+    interval,
+    run_plan,
+    stack,
+    steps_of,
+)
 from gossamer.report.curves import COLOURS
 from gossamer.report.panels import Bar, Line, Panel, draw_panels, shades
 
-AGENTS = 10
+SPARSE_AGENTS = 10
 LINKS: dict[str, Trial] = {  # the share of the designed links that is kept, or other links altogether
     "100 %": {},
     "75 %": {"keep_links": 0.75},
@@ -23,11 +33,13 @@ LINKS: dict[str, Trial] = {  # the share of the designed links that is kept, or 
 
 def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     """Data edges that no link carries are dropped, D and C made anew for what is left, and dGCN trained on it."""
-    datasets = ("cora",) if quick else DATASETS
+    datasets = ("cora",) if quick else CITATION_DATASETS
     kept = ("100 %", "25 %", "line") if quick else tuple(LINKS)
     shorter: Trial = {"steps": 200} if quick else {}
     plan = {
-        (dataset, name, seed): trial(dataset, "distributed", seed, agents=AGENTS, **LINKS[name], **shorter)
+        (dataset, name, seed): citation_trial(
+            dataset, "distributed", seed, agents=SPARSE_AGENTS, **LINKS[name], **shorter
+        )
         for dataset in datasets
         for seed in range(seeds)
         for name in kept
@@ -36,10 +48,10 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     files = ["fig4.csv", *_draw(out / "fig4", {"cora": found["cora"]})]
     if len(found) > 1:
         files += _draw(out / "fig4_others", {name: curves for name, curves in found.items() if name != "cora"})
-    return Outcome("fig4", judged([_edges(found), _accuracy(found)], found), files)
+    return Outcome("fig4", fail_diverged([_edges(found), _accuracy(found)], found), files)
 
 
-def _draw(target: Path, found: Found) -> list[str]:
+def _draw(target: Path, found: FigureCurves) -> list[str]:
     rows = []
     for dataset, curves in found.items():
         paint = dict(zip(curves, [COLOURS["distributed"], *shades(len(curves) - 1)], strict=True))
@@ -59,7 +71,7 @@ def _draw(target: Path, found: Found) -> list[str]:
     return draw_panels(target, rows)
 
 
-def _edges(found: Found) -> Claim:
+def _edges(found: FigureCurves) -> Claim:
     lost = {d: [100 * (1 - run["edges_kept"]) for run in curves["line"]] for d, curves in found.items()}
     return Claim(
         "even the line loses at most 35 % of the data edges (V-C)",
@@ -68,15 +80,17 @@ def _edges(found: Found) -> Claim:
     )
 
 
-def _accuracy(found: Found) -> Claim:
-    told, worst = [], 0.0
+def _accuracy(found: FigureCurves) -> Claim:
+    parts, worst = [], 0.0
     for dataset, curves in found.items():
         whole = final(curves["100 %"], "test")
         changes = {name: interval(final(runs, "test") - whole) for name, runs in curves.items() if name != "100 %"}
         worst = min(worst, *(mean for mean, _, _ in changes.values()))
-        told.append(f"{dataset.upper()} " + ", ".join(f"{name} {points(*change)}" for name, change in changes.items()))
+        parts.append(
+            f"{dataset.upper()} " + ", ".join(f"{name} {format_points(*change)}" for name, change in changes.items())
+        )
     return Claim(
         "a strong reduction of the connectivity impacts the accuracy mildly (V-C)",
-        "points against all links: " + "; ".join(told),
+        "points against all links: " + "; ".join(parts),
         worst > -0.05,
     )

@@ -7,22 +7,22 @@ import numpy as np
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
 from gossamer.experiments.setup import ACCURATE, TUNED_RULES, rule_trial
 from gossamer.experiments.trials import (
-    Found,
+    FigureCurves,
     Trial,
+    fail_diverged,
     final,
+    format_points,
+    format_steps,
     interval,
-    judged,
     log_loss,
-    points,
     run_plan,
-    slashed,
     stack,
     steps_of,
     steps_to,
 )
 from gossamer.report.panels import RULE_COLOURS, Line, Panel, draw_panels
 
-RULES: dict[str, Trial] = {
+RULE_TRIALS: dict[str, Trial] = {
     "gd": {"update": "gd"},
     "momentum": {"update": "momentum"},
     "adam": {"update": "adam"},
@@ -47,71 +47,71 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     plan = {}
     for dataset in ("citeseer",) if quick else ("citeseer", "cora"):
         for seed in range(seeds):
-            for name, rule in RULES.items() if seed < FAST_SEEDS else ():
+            for name, rule in RULE_TRIALS.items() if seed < FAST_SEEDS else ():
                 fast = rule_trial(dataset, str(rule["update"]), TUNED_RULES, seed=seed)
                 plan[dataset, name, seed] = {**fast, **rule, **length}
             for name, order in ORDERS.items():
                 plan[dataset, name, seed] = rule_trial(dataset, "adam", ACCURATE, seed=seed, **order, **shorter)
     found = run_plan(out, "fig5", plan, follow)
-    return Outcome("fig5", judged([_faster(found), _orders(found)], found), ["fig5.csv", *_draw(out, found)])
+    return Outcome("fig5", fail_diverged([_faster(found), _orders(found)], found), ["fig5.csv", *_draw(out, found)])
 
 
-def _draw(out: Path, found: Found) -> list[str]:
+def _draw(out: Path, found: FigureCurves) -> list[str]:
     panels = []
     for dataset, curves in found.items():
         lines = [
             Line(
                 name,
-                RULE_COLOURS[str(RULES[name]["update"])],
+                RULE_COLOURS[str(RULE_TRIALS[name]["update"])],
                 steps_of(runs),
                 stack(runs, "loss"),
-                "--" if "mix_first" in RULES[name] else "-",
+                "--" if "mix_first" in RULE_TRIALS[name] else "-",
             )
             for name, runs in curves.items()
-            if name in RULES
+            if name in RULE_TRIALS
         ]
         panels.append(Panel(dataset.upper(), lines, "training loss", logarithmic=True, logarithmic_steps=True))
     return draw_panels(out / "fig5", [panels])
 
 
-def _faster(found: Found) -> Claim:
-    told, gains = [], []
+def _faster(found: FigureCurves) -> Claim:
+    parts, gains = [], []
     for dataset, curves in found.items():
         taken = {name: [steps_to(curves[name], level) for level in LEVELS] for name in ("gd", "momentum", "adam")}
-        text = ", ".join(f"{name} {slashed(steps)}" for name, steps in taken.items())
-        told.append(f"{dataset.upper()}: {text}")
+        text = ", ".join(f"{name} {format_steps(steps)}" for name, steps in taken.items())
+        parts.append(f"{dataset.upper()}: {text}")
         gains += [_gain(taken["gd"], taken[name]) for name in ("momentum", "adam")]
     return Claim(
         "momentum and Adam vastly accelerate the algorithm (V-D)",
-        f"iterations to a loss of {' / '.join(f'{level:g}' for level in LEVELS)}: " + "; ".join(told),
+        f"iterations to a loss of {' / '.join(f'{level:g}' for level in LEVELS)}: " + "; ".join(parts),
         min(gains) > 2,
     )
 
 
 def _gain(slow: list[float], fast: list[float]) -> float:
-    """How many times fewer iterations to the lowest level that gd reaches; nothing if it is not reached."""
+    """Ratio of the iterations to the lowest level that gd reaches; 0 if the other rule does not reach it."""
     lowest = max((i for i, t in enumerate(slow) if np.isfinite(t)), default=0)
     return slow[lowest] / fast[lowest] if np.isfinite(fast[lowest]) else 0.0
 
 
-def _orders(found: Found) -> Claim:
+def _orders(found: FigureCurves) -> Claim:
     """The whole intervals of accuracy and of iterations to a loss, paired by seed, are below what is noticeable."""
-    told, good = [], True
+    parts, good = [], True
     for dataset, curves in found.items():
         after, before = (curves[name] for name in ORDERS)
         change = interval(final(before, "test") - final(after, "test"))
         taken = np.array([[steps_to([run], LEVELS[0]) for run in runs] for runs in (after, before)])
         times = np.exp(interval(np.log(taken[1] / taken[0]))) if np.isfinite(taken).all() else np.full(3, np.nan)
         end = float(np.exp((log_loss(before)[:, -1] - log_loss(after)[:, -1]).mean()))
-        told.append(
-            f"{dataset.upper()} {points(*change)} points of {100 * final(after, 'test').mean():.1f} %, {times[0]:.2f} "
-            f"[{times[1]:.2f}, {times[2]:.2f}] times the iterations to a loss of {LEVELS[0]:g}, {end:.2f} times the "
-            "loss at the end"
+        parts.append(
+            f"{dataset.upper()} {format_points(*change)} points of {100 * final(after, 'test').mean():.1f} %, "
+            f"{times[0]:.2f} [{times[1]:.2f}, {times[2]:.2f}] times the iterations to a loss of {LEVELS[0]:g}, "
+            f"{end:.2f} times the loss at the end"
         )
         good &= max(-change[1], change[2]) < NOTICEABLE and times[1] > 1 / SLOWER and times[2] < SLOWER
     seeds = len(next(iter(found.values()))[next(iter(ORDERS))])
     return Claim(
         "no noticeable difference between the orders of statistics and consensus (V-D)",
-        f"if consensus comes first, {seeds} seeds: " + "; ".join(told),
+        f"if consensus comes first, {seeds} seeds: " + "; ".join(parts),
         bool(good),
     )

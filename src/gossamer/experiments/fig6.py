@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.experiments.reproduction import Claim, Follow, Outcome
-from gossamer.experiments.setup import trial
+from gossamer.experiments.setup import citation_trial
 from gossamer.experiments.trials import (
-    Found,
+    FigureCurves,
     Trial,
+    fail_diverged,
     final,
+    format_points,
     interval,
-    judged,
     log_loss,
-    points,
     run_plan,
     stack,
     steps_of,
@@ -40,13 +40,13 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
             for name, every in intervals.items():
                 if m == 10 or name in ("every iteration", "never"):
                     settings = {"agents": m, "consensus_every": every, "evaluate_every": EVALUATED, **shorter}
-                    plan[f"cora, {m} agents", name, seed] = trial("cora", "distributed", seed, **settings)
+                    plan[f"cora, {m} agents", name, seed] = citation_trial("cora", "distributed", seed, **settings)
     found = run_plan(out, "fig6", plan, follow)
     claims = [_required(found), _jumps(found), _overfits(found), _share(found, shares)]
-    return Outcome("fig6", judged(claims, found), ["fig6.csv", *_draw(out, found, shares)])
+    return Outcome("fig6", fail_diverged(claims, found), ["fig6.csv", *_draw(out, found, shares)])
 
 
-def _draw(out: Path, found: Found, shares: tuple[int, ...]) -> list[str]:
+def _draw(out: Path, found: FigureCurves, shares: tuple[int, ...]) -> list[str]:
     curves = found["cora, 10 agents"]
     paint = dict(zip(curves, [COLOURS["distributed"], *shades(len(curves) - 2), "#000000"], strict=True))
     loss, accuracy, held_out = (
@@ -69,13 +69,13 @@ def _draw(out: Path, found: Found, shares: tuple[int, ...]) -> list[str]:
     )
 
 
-def _gain(found: Found, agents: int) -> NDArray[np.float64]:
+def _gain(found: FigureCurves, agents: int) -> NDArray[np.float64]:
     """Test accuracy with consensus in every iteration minus that without any [seeds]."""
     curves = found[f"cora, {agents} agents"]
     return final(curves["every iteration"], "test", PERIOD) - final(curves["never"], "test", PERIOD)
 
 
-def _required(found: Found) -> Claim:
+def _required(found: FigureCurves) -> Claim:
     curves = found["cora, 10 agents"]
     ends = {name: final(runs, "test", PERIOD) for name, runs in curves.items()}
     always = ends.pop("every iteration")
@@ -83,13 +83,13 @@ def _required(found: Found) -> Claim:
     return Claim(
         "a consensus step every iteration is required for the highest accuracy (V-E)",
         f"{100 * always.mean():.1f} %; "
-        + ", ".join(f"{n} {points(*change)}" for n, change in changes.items())
+        + ", ".join(f"{n} {format_points(*change)}" for n, change in changes.items())
         + " points",
         all(high < 0 for _, _, high in changes.values()),
     )
 
 
-def _jumps(found: Found) -> Claim:
+def _jumps(found: FigureCurves) -> Claim:
     """The loss at an evaluation right after a consensus against the one before it, for the longest interval."""
     curves = found["cora, 10 agents"]
     name = max((n for n in curves if n != "never"), key=lambda n: INTERVALS[n])
@@ -103,7 +103,7 @@ def _jumps(found: Found) -> Claim:
     )
 
 
-def _overfits(found: Found) -> Claim:
+def _overfits(found: FigureCurves) -> Claim:
     curves = found["cora, 10 agents"]
     with_, without = curves["every iteration"], curves["never"]
     rise = float(final(without, "validation_loss").mean() - stack(without, "validation_loss").mean(0).min())
@@ -118,10 +118,10 @@ def _overfits(found: Found) -> Claim:
     )
 
 
-def _share(found: Found, shares: tuple[int, ...]) -> Claim:
+def _share(found: FigureCurves, shares: tuple[int, ...]) -> Claim:
     gains = {m: interval(_gain(found, m)) for m in shares}
     return Claim(
         "consensus matters more as the ratio of agents to vertices decreases (V-E)",
-        ", ".join(f"{m} agents {points(*gain)}" for m, gain in gains.items()) + " points gained by consensus",
+        ", ".join(f"{m} agents {format_points(*gain)}" for m, gain in gains.items()) + " points gained by consensus",
         all(gains[a][0] > gains[b][0] for a, b in pairwise(shares)),
     )

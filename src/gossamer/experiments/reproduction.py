@@ -1,10 +1,8 @@
-"""What every reproduced figure shares: cached results, claims with their verdicts, files in one folder."""
+"""Parts of every reproduced figure: cached results, claims, files in one folder."""
 
-import csv
 import hashlib
-import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,12 @@ from gossamer.files import write_atomically
 from gossamer.runs.directory import VERSION
 from gossamer.runs.documents import read_json, to_json
 
-Follow = Callable[[int, int, str], None]  # of parts done, parts in all, and what was reached
+Follow = Callable[[int, int, str], None]  # of the parts done, all parts, and a description of the last
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, or of ours beside it, what was measured, and whether it holds."""
+    """A statement of the paper, or of ours, with its measurement."""
 
     claim: str
     measured: str
@@ -29,6 +27,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
+    """The claims and files of one figure or table."""
+
     name: str
     claims: list[Claim]
     files: list[str]
@@ -39,17 +39,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Cache:
-    """Results on disk, one file for each key, so that an interrupted reproduction goes on where it stopped."""
+    """Results on disk, one file for each key, so that an interrupted reproduction continues where it stopped."""
 
     folder: Path
 
     def get(self, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
-        """The result stored under this key, or computed and stored now."""
+        """Return the result stored under this key, or compute and store it."""
         known = self.find(key)
         return self.store(key, compute()) if known is None else known
 
     def find(self, key: Mapping[str, Any]) -> Any:
-        """The result stored under this key by this version of Gossamer, or None."""
+        """Return the result stored under this key by this version of Gossamer, or None."""
         path, key = self._path(key), _versioned(key)
         if not path.is_file():
             return None
@@ -64,7 +64,7 @@ class Cache:
         return stored["result"] if stored["key"] == json.loads(json.dumps(key)) else None
 
     def store(self, key: Mapping[str, Any], result: Any) -> Any:
-        """Keep a result; what comes back is what `find` would give."""
+        """Store a result and return it as `find` would."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stored = json.loads(to_json({"key": _versioned(key), "result": result}))
         content = to_json({**stored, "checksum": _digest(stored["key"], stored["result"])})
@@ -82,12 +82,3 @@ def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digest(key: Any, result: Any) -> str:
     return hashlib.blake2b(json.dumps([key, result], sort_keys=True).encode(), digest_size=32).hexdigest()
-
-
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows with the same columns."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    write_atomically(path, text.getvalue().encode())

@@ -1,6 +1,6 @@
-"""Sec. V-A: the architectures, the agents' network and the training that Fig. 3 to 6 share, with tuned step sizes.
+"""Data sets, models and training that Fig. 3 to 6 share (Sec. V-A), with tuned step sizes.
 
-`python -m gossamer.experiments.setup` repeats the search for the step sizes and prints its outcome, the tables below.
+`python -m gossamer.experiments.setup` searches the step sizes again and prints the tables below.
 """
 
 import sys
@@ -15,16 +15,17 @@ from gossamer.experiments.reproduction import Cache, Follow
 from gossamer.experiments.trials import Curve, Trial, log_loss, run_trials, stack
 
 Grid = Mapping[str, Sequence[float]]  # values of each setting
-SEEDS = (100, 101)  # of the searches
-DATASETS = ("cora", "citeseer", "pubmed")
-AGENTS = (5, 10, 15, 20)
-STEPS = 800
-SETUP: Trial = {"update": "gd", "steps": STEPS, "evaluate_every": 20}  # the defaults of Settings are Sec. V-A's
+SEARCH_SEEDS = (100, 101)  # of the searches
+CITATION_DATASETS = ("cora", "citeseer", "pubmed")
+NUMBERS_OF_AGENTS = (5, 10, 15, 20)
+CITATION_STEPS = 800
+# Sec. V-A has the defaults of Settings otherwise.
+SETUP: Trial = {"update": "gd", "steps": CITATION_STEPS, "evaluate_every": 20}
 CENTRALISED: Trial = {"agents": 1, "topology": "complete"}
-GRAPHLESS: Trial = {**CENTRALISED, "layers": "mlp"}
+GRAPHLESS_TRIAL: Trial = {**CENTRALISED, "layers": "mlp"}
 
 # Outcome of the search: the step size with the least validation loss, averaged over 500 steps of seeds 100 and 101.
-# That of dGCN is searched with 20 agents, where the fewest are stable, and used for any number of them.
+# That of dGCN is searched with 20 agents, where the fewest step sizes are stable, and used for any number of agents.
 GRIDS = {
     "cora": (2.0, 4.0, 8.0, 16.0, 32.0),
     "citeseer": (0.125, 0.25, 0.5, 1.0, 2.0),
@@ -35,10 +36,10 @@ STEP_SIZES: dict[str, dict[str, float]] = {
     "citeseer": {"graphless": 0.5, "centralised": 0.5, "distributed": 0.5},
     "pubmed": {"graphless": 2.0, "centralised": 4.0, "distributed": 4.0},
 }
-METHODS: dict[str, Trial] = {"graphless": GRAPHLESS, "centralised": CENTRALISED, "distributed": {"agents": 20}}
+METHODS: dict[str, Trial] = {"graphless": GRAPHLESS_TRIAL, "centralised": CENTRALISED, "distributed": {"agents": 20}}
 
 # The same for the update rules of Sec. V-D by the mean logarithm of the training loss, together with `momentum`, the
-# decay of momentum and of Adam's first statistic. Adam's other two constants are no settings: 0.999 and 1e-8.
+# decay of momentum and of Adam's first moment. Adam's other two constants are fixed: 0.999 and 1e-8.
 RULE_AGENTS = 5
 DECAYS = (0.8, 0.9, 0.95, 0.98)
 RULE_GRIDS: dict[str, dict[str, Grid]] = {
@@ -65,7 +66,7 @@ TUNED_RULES: dict[str, dict[str, Trial]] = {
         "adam": {"step_size": 0.1, "momentum": 0.99},
     },
 }
-# And Adam by the validation loss, as in Fig. 3: for accuracies, which the quickest step sizes blur.
+# The same for Adam by the validation loss, as in Fig. 3: at the fastest step sizes accuracies are too noisy to compare.
 ACCURATE_GRIDS: dict[str, dict[str, Grid]] = {
     "cora": {"adam": {"step_size": (0.003, 0.01, 0.03, 0.1)}},
     "citeseer": {"adam": {"step_size": (0.0003, 0.001, 0.003, 0.01)}},
@@ -76,7 +77,7 @@ ACCURATE: dict[str, dict[str, Trial]] = {
 }
 
 
-def trial(dataset: str, method: str, seed: int, **changes: Any) -> Trial:
+def citation_trial(dataset: str, method: str, seed: int, **changes: Any) -> Trial:
     """Settings of one run of Fig. 3: NN ("graphless"), GCN ("centralised") or, with `agents`, dGCN ("distributed")."""
     tuned = {"dataset": dataset, "step_size": STEP_SIZES[dataset][method], "seed": seed}
     return {**SETUP, **METHODS[method], **tuned, **changes}
@@ -87,23 +88,28 @@ def rule_trial(dataset: str, rule: str, tuned: Mapping[str, Mapping[str, Trial]]
     return {**SETUP, "agents": RULE_AGENTS, "dataset": dataset, "update": rule, **tuned[dataset][rule], **changes}
 
 
-def search(
+def search_grid(
     cache: Cache, variants: Mapping[str, Trial], grids: Mapping[str, Grid], by: str, follow: Follow
 ) -> dict[str, Trial]:
-    """For each variant of the settings the point of its grid with the least mean of `by` over a run's evaluations.
+    """Find the grid point of each variant of the settings with the least mean of `by` over a run's evaluations.
 
-    `by` is "loss", whose logarithm is taken so that late progress counts, or "validation_loss". The seeds are none of
-    those that the figures show, and nothing of the test vertices is looked at.
+    `by` is "loss", whose logarithm is taken so that late progress counts, or "validation_loss". The figures use other
+    seeds, and test vertices are not used.
     """
     points = {
         name: [dict(zip(grids[name], values, strict=True)) for values in product(*grids[name].values())]
         for name in variants
     }
-    tried = [{**variants[name], **point, "seed": seed} for name in variants for point in points[name] for seed in SEEDS]
+    tried = [
+        {**variants[name], **point, "seed": seed}
+        for name in variants
+        for point in points[name]
+        for seed in SEARCH_SEEDS
+    ]
     curves = iter(run_trials(cache, tried, follow))
     best: dict[str, Trial] = {}
     for name in variants:
-        losses = [float(np.mean([_score(next(curves), by) for _ in SEEDS])) for _ in points[name]]
+        losses = [float(np.mean([_score(next(curves), by) for _ in SEARCH_SEEDS])) for _ in points[name]]
         best[name] = points[name][int(np.argmin(losses))]
     return best
 
@@ -114,25 +120,25 @@ def _score(curve: Curve, by: str) -> float:
     return float((log_loss([curve]) if by == "loss" else stack([curve], by)).mean())
 
 
-def main(folder: Path) -> None:
-    """Search all step sizes again; an interrupted search goes on where it stopped."""
+def search_all_step_sizes(folder: Path) -> None:
+    """Search all step sizes again; an interrupted search continues where it stopped."""
 
     def follow(done: int, total: int, reached: str) -> None:
         print(f"{done}/{total} {reached}", file=sys.stderr)
 
     cache = Cache(folder)
-    for dataset in DATASETS:
+    for dataset in CITATION_DATASETS:
         variants = {name: {**SETUP, **method, "dataset": dataset, "steps": 500} for name, method in METHODS.items()}
         sizes: dict[str, Grid] = {name: {"step_size": GRIDS[dataset]} for name in variants}
-        print(dataset, search(cache, variants, sizes, "validation_loss", follow), flush=True)
+        print(dataset, search_grid(cache, variants, sizes, "validation_loss", follow), flush=True)
     for by, grids_of in (("loss", RULE_GRIDS), ("validation_loss", ACCURATE_GRIDS)):
         for dataset, grids in grids_of.items():
             rules = {
                 rule: {**SETUP, "agents": RULE_AGENTS, "dataset": dataset, "update": rule, "steps": 500}
                 for rule in grids
             }
-            print(dataset, by, search(cache, rules, grids, by, follow), flush=True)
+            print(dataset, by, search_grid(cache, rules, grids, by, follow), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "reproduction/search"))
+    search_all_step_sizes(Path(sys.argv[1] if len(sys.argv) > 1 else "reproduction/search"))

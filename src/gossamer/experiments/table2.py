@@ -1,6 +1,6 @@
 """Table II: a linear model, a GCN and an order-2 GCN predict traffic flows on a ring of 6 agents (Sec. V-F).
 
-Two rows beside the paper's tell what the graph is good for: the same network without it, and least squares on a
+Two rows beside the paper's measure the value of the graph: the same network without it, and least squares on a
 sensor's own readings.
 
 Errors are mean squares in units of the one z-score that the data come with. PeMSD4 and PeMSD8, the paper's data, are
@@ -15,32 +15,41 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.data import DataGraph, load
-from gossamer.data.traffic import present
+from gossamer.data.traffic import is_present
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
-from gossamer.experiments.traffic import DISTRIBUTED, GRAPHLESS, MODELS, PLACES, least_squares, persistence, trial
+from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
+from gossamer.experiments.traffic import (
+    DISTRIBUTED,
+    GRAPHLESS_MODEL,
+    PLACES,
+    TRAFFIC_MODELS,
+    least_squares,
+    persistence,
+    traffic_trial,
+)
 from gossamer.experiments.trials import interval, run_trials
 from gossamer.model import make_shift
+from gossamer.report.csv_tables import write_csv
 from gossamer.report.traffic import draw_table2
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.message_counts import count_messages, total_bytes
 from gossamer.runs.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
-PAPERS_MODELS = tuple(model for model in MODELS if model != GRAPHLESS)
-SEEDS = 5  # the paper's number, and at most so many
+PAPERS_MODELS = tuple(model for model in TRAFFIC_MODELS if model != GRAPHLESS_MODEL)
+MOST_SEEDS = 5  # the paper's number
 QUICK_STEPS = 120
 LONG = 1600  # steps of the extra row
-TOLERANCE = 0.05  # of the centralised error: distributed and centralised match within it
+MATCH_TOLERANCE = 0.05  # of the centralised error: distributed and centralised match within it
 MARKS = {"persistence": "persistence", "least squares on own readings": "least squares on x"}  # lines of the figure
 
-Planned = tuple[str, str, str, dict[str, Any]]  # data set, model, distributed or centralised, settings
-Errors = dict[str, dict[str, NDArray[np.float64]]]  # test errors by model and method, one for each seed
+PlannedRun = tuple[str, str, str, dict[str, Any]]  # data set, model, distributed or centralised, settings
+SeedErrors = dict[str, dict[str, NDArray[np.float64]]]  # test errors by model and method, one for each seed
 
 
 def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     """Train every model with every seed, distributed and centralised; write the table, draw it, check the claims."""
-    here = tuple(filter(present, ("pems-orange", *PAPERS)))
+    here = tuple(filter(is_present, ("pems-orange", *PAPERS)))
     if not here:
         raise GossamerError(
             "Table II needs traffic readings, and none are in GOSSAMER_DATA or the cache: put pems-orange's file there "
@@ -49,10 +58,12 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     datasets = here[:1] if quick else here
     graphs = {dataset: load(dataset) for dataset in datasets}
     plan = [
-        run for dataset in datasets for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, SEEDS)))
+        run
+        for dataset in datasets
+        for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MOST_SEEDS)))
     ]
     longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], follow)
-    runs, tables = [], dict[str, Errors]()
+    runs, tables = [], dict[str, SeedErrors]()
     for (dataset, model, place, settings), curve in zip(plan, reversed(longest_first), strict=True):
         end = curve["test"][-1]
         test = np.nan if end is None else float(end)  # None after a divergence
@@ -70,28 +81,31 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     return Outcome("table2", claims, files)
 
 
-def _plan(dataset: str, seeds: int) -> list[Planned]:
-    """Every run, shorter ones first; the extra row is the order-2 model trained for longer."""
+def _plan(dataset: str, seeds: int) -> list[PlannedRun]:
+    """All runs, shorter ones first; the extra row is the order-2 model trained for longer."""
     plan = [
-        (dataset, model, place, trial(dataset, model, place, seed))
-        for model in MODELS
+        (dataset, model, place, traffic_trial(dataset, model, place, seed))
+        for model in TRAFFIC_MODELS
         for place in PLACES
         for seed in range(seeds)
     ]
     longer = f"order-2 GCN, {LONG} steps"
     return plan + [
-        (dataset, longer, "distributed", trial(dataset, "order-2 GCN", "distributed", seed, LONG))
+        (dataset, longer, "distributed", traffic_trial(dataset, "order-2 GCN", "distributed", seed, LONG))
         for seed in range(seeds)
     ]
 
 
-def _quick_plan(dataset: str) -> list[Planned]:
+def _quick_plan(dataset: str) -> list[PlannedRun]:
     """One seed, few steps and no centralised model: enough to order the models."""
-    return [(dataset, model, "distributed", trial(dataset, model, "distributed", 0, QUICK_STEPS)) for model in MODELS]
+    return [
+        (dataset, model, "distributed", traffic_trial(dataset, model, "distributed", 0, QUICK_STEPS))
+        for model in TRAFFIC_MODELS
+    ]
 
 
 def _references(graph: DataGraph) -> dict[str, float]:
-    """Errors that need no training: persistence, and what least squares make of the same neighbourhoods."""
+    """Errors without training: persistence, and least squares on the same neighbourhoods."""
     D = make_shift(graph.adjacency, "normalized")
     own = sparse.eye_array(graph.num_vertices)
     return {
@@ -103,7 +117,7 @@ def _references(graph: DataGraph) -> dict[str, float]:
     }
 
 
-def _rows(dataset: str, errors: Errors, references: dict[str, float]) -> list[dict[str, Any]]:
+def _rows(dataset: str, errors: SeedErrors, references: dict[str, float]) -> list[dict[str, Any]]:
     rows = []
     for model, places in errors.items():
         for place, tests in places.items():
@@ -116,22 +130,22 @@ def _rows(dataset: str, errors: Errors, references: dict[str, float]) -> list[di
 
 def _data(datasets: tuple[str, ...]) -> Claim:
     missing = [name for name in PAPERS if name not in datasets]
-    told = f"measured on {', '.join(datasets)}"
+    parts = f"measured on {', '.join(datasets)}"
     if missing:
-        told += (
+        parts += (
             f"; {', '.join(missing)} only where their files are on this machine (docs/data.md), and not with --quick"
         )
-    return Claim("Table II is measured on PeMSD4 and PeMSD8", told, not missing)
+    return Claim("Table II is measured on PeMSD4 and PeMSD8", parts, not missing)
 
 
-def _claims(dataset: str, errors: Errors, references: dict[str, float], graph: DataGraph) -> list[Claim]:
+def _claims(dataset: str, errors: SeedErrors, references: dict[str, float], graph: DataGraph) -> list[Claim]:
     mean = {model: float(places["distributed"].mean()) for model, places in errors.items()}
     linear, first, second = mean["linear"], mean["GCN"], mean["order-2 GCN"]
     once, twice = references["least squares on D x"], references["least squares on D D x"]
     why = "" if first < linear else f"; it averages twice: least squares reach {once:.3f} on D x, {twice:.3f} on D D x"
     quick = "centralised" not in errors["linear"]  # and too short to tell what the graph is worth
     last, best = references["persistence"], list(errors)[-1]
-    longer = "" if best in MODELS else f" ({best}: {mean[best]:.4f})"
+    longer = "" if best in TRAFFIC_MODELS else f" ({best}: {mean[best]:.4f})"
     return [
         Claim(
             f"{dataset}: the order-2 network beats the linear model",
@@ -156,42 +170,42 @@ def _claims(dataset: str, errors: Errors, references: dict[str, float], graph: D
     ]
 
 
-def _graph(dataset: str, errors: Errors, own: float) -> Claim:
-    """Order 2 against the same network without the graph, and against least squares on a sensor's own readings."""
-    told, holds = [], True
+def _graph(dataset: str, errors: SeedErrors, own: float) -> Claim:
+    """Compare order 2 with the same network without the graph, and with least squares on a sensor's own readings."""
+    parts, holds = [], True
     for place, second in errors["order-2 GCN"].items():
-        plain = errors[GRAPHLESS][place]
+        plain = errors[GRAPHLESS_MODEL][place]
         gain, low, high = interval(1 - second / plain)
-        told.append(
+        parts.append(
             f"{place}, order 2 has {second.mean():.4f} and the same network without the graph {plain.mean():.4f}: "
             f"{gain:.1%}{f' [{low:.1%}, {high:.1%}]' if low < high else ''} less"
         )
         holds &= bool(low > 0 and second.mean() < own)
     gain = 1 - float(errors["order-2 GCN"]["distributed"].mean()) / own
-    told.append(f"least squares on a sensor's own readings have {own:.4f}, order 2 distributed {gain:.1%} less")
-    return Claim(f"{dataset}: the graph helps", "; ".join(told), holds, ours=True)
+    parts.append(f"least squares on a sensor's own readings have {own:.4f}, order 2 distributed {gain:.1%} less")
+    return Claim(f"{dataset}: the graph helps", "; ".join(parts), holds, ours=True)
 
 
-def _matching(dataset: str, errors: Errors) -> Claim:
-    """The 95 % interval of the paired differences, distributed minus centralised, lies inside the tolerance."""
-    told, holds = [], True
+def _matching(dataset: str, errors: SeedErrors) -> Claim:
+    """Require the 95 % interval of the paired differences, distributed minus centralised, inside the tolerance."""
+    parts, holds = [], True
     for model in PAPERS_MODELS:
         distributed, centralised = errors[model]["distributed"], errors[model]["centralised"]
         _, low, high = interval(distributed - centralised)
-        told.append(f"{model} {low:+.4f} to {high:+.4f}")
-        holds &= bool(max(-low, high) < TOLERANCE * centralised.mean())
+        parts.append(f"{model} {low:+.4f} to {high:+.4f}")
+        holds &= bool(max(-low, high) < MATCH_TOLERANCE * centralised.mean())
     return Claim(
         f"{dataset}: distributed training matches centralised",
-        f"95 % intervals of the difference: {', '.join(told)}; within {TOLERANCE:.0%} of the error",
+        f"95 % intervals of the difference: {', '.join(parts)}; within {MATCH_TOLERANCE:.0%} of the error",
         holds,
     )
 
 
 def _exchanged(dataset: str, graph: DataGraph) -> Claim:
-    """Bytes of a step: the weights that consensus moves, and all."""
+    """Compare the bytes of a step: those of consensus, and all."""
     moved, kept = {}, 1.0
     for model in ("GCN", "order-2 GCN"):
-        settings = make_settings({"track": False, **trial(dataset, model, "distributed", 0)})
+        settings = make_settings({"track": False, **traffic_trial(dataset, model, "distributed", 0)})
         deployment = make_deployment(graph, settings)
         messages = count_messages(deployment, settings)
         moved[model] = messages["consensus"]["bytes"], total_bytes(messages, settings, steps=1)

@@ -1,7 +1,8 @@
-"""Sec. III-D, Theorem 2: consensus and convergence, measured on a small problem where the assumptions hold.
+"""Theorem 2 (Sec. III-D): consensus and convergence, measured on a small problem where the assumptions hold.
 
-A stochastic block graph on a ring of 6 agents, tanh and weight decay, so that L is smooth and its agents' gradients do
-not vanish together; no dropout. (C1) is a constant step size, (C2) a diminishing one.
+The graph is drawn from a stochastic block model (Holland, Laskey and Leinhardt 1983, Stochastic blockmodels: first
+steps) and held by a ring of 6 agents; tanh and weight decay make L smooth and keep the agents' gradients from vanishing
+together; no dropout. (C1) is a constant step size, (C2) a diminishing one.
 """
 
 from collections.abc import Sequence
@@ -19,20 +20,21 @@ from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph, make_graph
 from gossamer.engines.simulation import run, start
 from gossamer.experiments import bounds
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
 from gossamer.model import Params
+from gossamer.report.csv_tables import write_csv
 from gossamer.report.theory import draw_theory
 from gossamer.runs.settings import make_settings
 from gossamer.runs.training import threads_for
 
-Matrix = NDArray[np.float64]  # a row for each agent
-AGENTS = 6
-SHORTEST = 1e-7  # secants between closer points are rounding errors
+AgentRows = NDArray[np.float64]  # a row for each agent
+RING_AGENTS = 6
+SHORTEST = 1e-7  # secants between closer format_points are rounding errors
 DECAY = 0.02  # of the step size under (C2)
 
 
 def small_problem(seed: int = 0) -> DataGraph:
-    """Three blocks of 40 vertices: edges mostly inside, noisy features around a block's mean, half of them labelled."""
+    """Draw three blocks of 40 vertices: edges mostly inside, noisy features around a block's mean, half labelled."""
     random = np.random.default_rng(seed)
     n = 120
     block = np.arange(n) % 3
@@ -45,14 +47,14 @@ def small_problem(seed: int = 0) -> DataGraph:
     )
 
 
-def trajectory(graph: DataGraph, step_size: float, decay: float, steps: int) -> dict[str, Any]:
-    """A run with everything measured that Appendix B speaks of, at every step (`bounds.Trajectory`)."""
+def measure_trajectory(graph: DataGraph, step_size: float, decay: float, steps: int) -> dict[str, Any]:
+    """Train, and measure at every step the quantities of Appendix B (`bounds.Trajectory`)."""
     state = start(
         graph,
         make_settings(
             {
                 "dataset": graph.name,
-                "agents": AGENTS,
+                "agents": RING_AGENTS,
                 "topology": "ring",
                 "hidden": 8,
                 "activation": "tanh",
@@ -67,13 +69,13 @@ def trajectory(graph: DataGraph, step_size: float, decay: float, steps: int) -> 
             }
         ),
     )
-    eta = AGENTS * step_size  # the paper's step size: a gradient step of the centralised size, times m
+    eta = RING_AGENTS * step_size  # the paper's step size: a gradient step of the centralised size, times m
     columns: dict[str, list[float]] = {}
-    before: Point | None = None
+    before: Iterate | None = None
     with threads_for(state):
         for t in range(steps + 1):
             now = _point(state.host)
-            for name, value in _measured(now, before, eta / (1 + decay * (t - 1))).items():
+            for name, value in _measure(now, before, eta / (1 + decay * (t - 1))).items():
                 columns.setdefault(name, []).append(value)
             before = now
             if t < steps:
@@ -82,37 +84,37 @@ def trajectory(graph: DataGraph, step_size: float, decay: float, steps: int) -> 
 
 
 @dataclass(frozen=True)
-class Point:
+class Iterate:
     """The agents' weights w^t, their mean w_S^t, and the gradients of L at both, each [m, p]; L at the mean."""
 
-    weights: Matrix
-    gradient: Matrix
-    centre: Matrix
-    centre_gradient: Matrix
+    weights: AgentRows
+    gradient: AgentRows
+    centre: AgentRows
+    centre_gradient: AgentRows
     centre_loss: float
 
 
-def _point(host: Host) -> Point:
+def _point(host: Host) -> Iterate:
     centre = mean_params(host.params)
     _, gradient = _loss_gradient(host, host.params)
     loss, centre_gradient = _loss_gradient(host, centre)
-    return Point(_flat(host.params), gradient, _flat(centre), centre_gradient, loss)
+    return Iterate(_flat(host.params), gradient, _flat(centre), centre_gradient, loss)
 
 
-def _loss_gradient(host: Host, params: Params) -> tuple[float, Matrix]:
+def _loss_gradient(host: Host, params: Params) -> tuple[float, AgentRows]:
     """L and its gradient, weight decay included."""
     loss, gradient = run(loss_gradient(host.with_params(params), dropout=False))
     share, w = host.training.weight_decay / host.num_agents, _flat(params)
     return float(loss) + share / 2 * float((w**2).sum()), _flat(gradient) + share * w
 
 
-def _flat(params: Params) -> Matrix:
-    """An agent's parameters in a row; a copy, because a step overwrites them."""
+def _flat(params: Params) -> AgentRows:
+    """Parameters [m, p], a row for each agent; a copy, because a step overwrites them."""
     return np.concatenate([part.flatten(1).numpy() for part in params.values()], axis=1, dtype=np.float64)
 
 
-def _measured(now: Point, before: Point | None, eta: float) -> dict[str, float]:
-    """What the proof compares; `eta` is the step size that led here from the point `before`."""
+def _measure(now: Iterate, before: Iterate | None, eta: float) -> dict[str, float]:
+    """Measure the quantities of the proof; `eta` is the step size from the iterate `before` to `now`."""
     m = len(now.weights)
     mean, centre_mean = now.gradient.mean(0), now.centre_gradient.mean(0)  # Pi grad L is this row m times
     apart = float(np.linalg.norm(now.weights - now.centre))
@@ -130,7 +132,7 @@ def _measured(now: Point, before: Point | None, eta: float) -> dict[str, float]:
         "inner": m * float(centre_mean @ mean),  # grad L(w_S)^T Pi grad L(w)
         "projected": m * float(mean @ mean),  # |Pi grad L(w)|^2
         "secant": max(float(np.linalg.norm(change)) / length for change, length in secants if length > SHORTEST),
-        "recursion": recursion,  # what eq. (48) misses
+        "recursion": recursion,  # residual of eq. (48)
     }
 
 
@@ -143,8 +145,8 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     cache, runs = Cache(out / "cache"), []
     for number, (size, decay) in enumerate(plans, 1):
         key = {"experiment": "theory, every step", "step_size": size, "decay": decay, "steps": steps}
-        runs.append(cache.get(key, partial(trajectory, graph, size, decay, steps)))
-        follow(number, len(plans), f"eta {AGENTS * size:g}{' diminishing' if decay else ''}")
+        runs.append(cache.get(key, partial(measure_trajectory, graph, size, decay, steps)))
+        follow(number, len(plans), f"eta {RING_AGENTS * size:g}{' diminishing' if decay else ''}")
     claims = [*_limits(runs[:-1], runs[-1]), *_proof(runs)]
     tables = [bounds.table(found) for found in runs]
     kept = [t for t in range(steps + 1) if t < 50 or t % max(1, 2 ** (t.bit_length() - 6)) == 0 or t == steps]
@@ -154,7 +156,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
         for t in kept
     ]
     write_csv(out / "theory.csv", rows)
-    draw_theory(out, [{**found, **table} for found, table in zip(runs, tables, strict=True)], kept)
+    draw_theory(out, [found["eta"] for found in runs], tables, kept)
     return Outcome("theory", claims, ["theory.csv", "theory.png", "theory.pdf"])
 
 
@@ -196,17 +198,19 @@ def _limits(constant: Sequence[bounds.Trajectory], diminishing: bounds.Trajector
 
 def _rate(constant: Sequence[bounds.Trajectory]) -> Claim:
     """(t + 1)(g_best^t - floor) is bounded: it peaks early, below the constant of (53), and falls from there on."""
-    told, good = [], True
+    parts, good = [], True
     for found in constant:
         best = bounds.best(found)[1:]
         scaled = np.arange(2, len(best) + 2) * (best - best[-1])
         top, tenth, constant_53 = int(scaled.argmax()), len(scaled) // 10, bounds.rate_bound(found)[0]
-        told.append(f"{scaled[top]:.2g} at t = {top + 1} (bound {constant_53:.2g}), {scaled[tenth]:.1g} at {tenth + 1}")
+        parts.append(
+            f"{scaled[top]:.2g} at t = {top + 1} (bound {constant_53:.2g}), {scaled[tenth]:.1g} at {tenth + 1}"
+        )
         good &= bool(top < tenth and scaled[top] <= constant_53 and scaled[tenth:].max() < 0.5 * scaled[top])
     etas = ", ".join(f"{found['eta']:g}" for found in constant)
     return Claim(
         "(C1): g_best converges at the rate O(1/(t + 1)), eq. (53)",
-        f"(t + 1) (g_best - its floor) peaks and falls, for eta = {etas}: " + "; ".join(told),
+        f"(t + 1) (g_best - its floor) peaks and falls, for eta = {etas}: " + "; ".join(parts),
         good,
     )
 
@@ -217,7 +221,7 @@ def _proof(runs: Sequence[bounds.Trajectory]) -> list[Claim]:
     apart = [bounds.disagreement_bound(found) / found["apart"] for found in runs]
     slacks = [bounds.descent_slack(found) for found in runs]
     lemma, whole = (min(float(pair[which].min()) for pair in slacks) for which in (0, 1))
-    sums = [right / left for left, right in map(bounds.summed, runs)]
+    sums = [right / left for left, right in map(bounds.descent_sums, runs)]
     best = [bounds.best_bound(found)[1:] / bounds.best(found)[1:] for found in runs]
     limits = [(bounds.best(found)[-1], bounds.rate_bound(found)[1]) for found in runs if not found["decay"]]
 

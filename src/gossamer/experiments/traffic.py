@@ -1,6 +1,6 @@
-"""Sec. V-F: the models of Table II, the agents' network and their tuned training; references that need no network.
+"""Models, agents and tuned training of Table II (Sec. V-F); references without a network.
 
-`python -m gossamer.experiments.traffic` repeats the search for the update rules and step sizes, the table below.
+`python -m gossamer.experiments.traffic` searches the update rules and step sizes again and prints the table below.
 """
 
 import sys
@@ -14,20 +14,20 @@ from gossamer.data import DataGraph
 from gossamer.experiments.reproduction import Cache, Follow
 from gossamer.experiments.trials import run_trials
 
-STEPS = 400
-BATCH = 64
+TRAFFIC_STEPS = 400
+TRAFFIC_BATCH = 64
 DISTRIBUTED: dict[str, Any] = {"agents": 6, "assignment": "nearest", "topology": "ring"}
 PLACES: dict[str, dict[str, Any]] = {"distributed": DISTRIBUTED, "centralised": {"agents": 1, "topology": "complete"}}
-GRAPHLESS = "MLP, no graph"  # not in the paper: the order-2 network's layers with a sensor's own readings alone
-MODELS: dict[str, dict[str, Any]] = {
+GRAPHLESS_MODEL = "MLP, no graph"  # not in the paper: the order-2 network's layers with a sensor's own readings alone
+TRAFFIC_MODELS: dict[str, dict[str, Any]] = {
     "linear": {"layers": "linear"},
     "GCN": {"layers": "gcn"},
     "order-2 GCN": {"layers": "chebyshev", "order": 2},
-    GRAPHLESS: {"layers": "mlp"},
+    GRAPHLESS_MODEL: {"layers": "mlp"},
 }
 
 # Outcome of the search: the least validation loss after 400 steps, mean of the distributed and the centralised model
-# and of the seeds 100 and 101; what diverges once is out, and nothing of the test steps is looked at.
+# and of the seeds 100 and 101, without those that diverge once. Test steps are not used.
 GRID = {
     "gd": (0.03, 0.1, 0.3, 1.0),
     "momentum": (0.01, 0.03, 0.1, 0.3),
@@ -37,34 +37,36 @@ TUNED: dict[str, dict[str, Any]] = {
     "linear": {"update": "momentum", "step_size": 0.1},
     "GCN": {"update": "momentum", "step_size": 0.1},
     "order-2 GCN": {"update": "adam", "step_size": 0.01},
-    GRAPHLESS: {"update": "adam", "step_size": 0.03},
+    GRAPHLESS_MODEL: {"update": "adam", "step_size": 0.03},
 }
 
 
-def trial(dataset: str, model: str, place: str, seed: int, steps: int = STEPS, **changes: Any) -> dict[str, Any]:
+def traffic_trial(
+    dataset: str, model: str, place: str, seed: int, steps: int = TRAFFIC_STEPS, **changes: Any
+) -> dict[str, Any]:
     """Settings of one run: 64 hidden units and ReLU, no dropout, mini-batches, eta / (1 + 0.005 t)."""
     return {
         "dataset": dataset,
         "dropout": 0.0,
-        "batch": BATCH,
+        "batch": TRAFFIC_BATCH,
         "initial_deviation": 0.1,
         "step_decay": 0.005,
         "steps": steps,
         "evaluate_every": steps,
         "seed": seed,
         **PLACES[place],
-        **MODELS[model],
+        **TRAFFIC_MODELS[model],
         **TUNED[model],
         **changes,
     }
 
 
-def search(dataset: str, cache: Cache, follow: Follow) -> dict[str, dict[str, Any]]:
-    """For each model the rule and step size of GRID with the least validation loss, distributed and centralised."""
-    tried = [(model, rule, size) for model in MODELS for rule, sizes in GRID.items() for size in sizes]
-    half = STEPS // 2  # where a divergence is seen
+def search_update_rules(dataset: str, cache: Cache, follow: Follow) -> dict[str, dict[str, Any]]:
+    """Find the rule and step size of GRID with the least validation loss of each model, over both ways to train."""
+    tried = [(model, rule, size) for model in TRAFFIC_MODELS for rule, sizes in GRID.items() for size in sizes]
+    half = TRAFFIC_STEPS // 2  # where a divergence is seen
     trials = [
-        trial(dataset, model, place, seed, update=rule, step_size=size, evaluate_every=half)
+        traffic_trial(dataset, model, place, seed, update=rule, step_size=size, evaluate_every=half)
         for model, rule, size in tried
         for place in PLACES
         for seed in (100, 101)
@@ -80,13 +82,13 @@ def search(dataset: str, cache: Cache, follow: Follow) -> dict[str, dict[str, An
 
 
 def persistence(graph: DataGraph) -> float:
-    """The test error of predicting the last reading again."""
+    """Test error of the prediction that repeats the last reading."""
     error = (graph.targets[..., 0] - graph.features[..., -1]) ** 2
     return float(error[graph.test].mean(dtype=np.float64))
 
 
 def least_squares(graph: DataGraph, operators: list[Any]) -> float:
-    """The test error of the best linear map, fitted on the training steps, from the readings M x for M in `operators`.
+    """Test error of the best linear map, fitted on the training steps, from the readings M x for M in `operators`.
 
     A linear network can do no better; a network whose hidden units all work on one side of their ReLU is one.
     """
@@ -110,15 +112,15 @@ def least_squares(graph: DataGraph, operators: list[Any]) -> float:
     return squares / (len(test) * graph.num_vertices)
 
 
-def main(folder: Path) -> None:
-    """Search again; an interrupted search goes on where it stopped."""
+def search_all_models(folder: Path) -> None:
+    """Search again; an interrupted search continues where it stopped."""
 
     def follow(done: int, total: int, reached: str) -> None:
         print(f"{done}/{total} {reached}", file=sys.stderr, flush=True)
 
-    for model, how in search("pems-orange", Cache(folder), follow).items():
+    for model, how in search_update_rules("pems-orange", Cache(folder), follow).items():
         print(model, how)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "reproduction/search"))
+    search_all_models(Path(sys.argv[1] if len(sys.argv) > 1 else "reproduction/search"))

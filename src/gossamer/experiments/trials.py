@@ -1,6 +1,7 @@
-"""Many training runs at once: a worker process for each core, one thread each, every finished run kept in the cache.
+"""Many training runs at once: a worker process for each core, one thread each, every finished run in the cache.
 
 A figure is a plan, settings for each (data set, method, seed); its runs become curves by data set and method.
+Differences between methods are paired by seed, with a t-interval (Student 1908, The probable error of a mean).
 """
 
 import multiprocessing
@@ -22,21 +23,23 @@ from scipy import special
 from gossamer.data import load
 from gossamer.engines.simulation import start
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, write_csv
+from gossamer.experiments.reproduction import Cache, Claim, Follow
+from gossamer.report.csv_tables import write_csv
+from gossamer.runs.records import Mask, Record
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Record, Run, go_on, short_record
+from gossamer.runs.training import Hooks, Run, go_on, short_record
 
 Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
-Curve = dict[str, Any]  # what is kept of a run; see `curve_of`
-Plan = Mapping[tuple[str, str, int], Trial]  # by data set, method and seed
-Found = dict[str, dict[str, list[Curve]]]  # by data set and method, a curve for each seed
+Curve = dict[str, Any]  # columns of a run's evaluations; see `curve_of`
+TrialPlan = Mapping[tuple[str, str, int], Trial]  # by data set, method and seed
+FigureCurves = dict[str, dict[str, list[Curve]]]  # by data set and method, a curve for each seed
 COLUMNS = ("step", "loss", "validation_loss", "validation", "test", "disagreement")
 
 
-def run_plan(out: Path, name: str, plan: Plan, follow: Follow) -> Found:
+def run_plan(out: Path, name: str, plan: TrialPlan, follow: Follow) -> FigureCurves:
     """Train a whole figure; `name`.csv in `out` gets every evaluation."""
     curves = run_trials(Cache(out / "cache"), list(plan.values()), follow)
-    found: Found = {}
+    found: FigureCurves = {}
     rows = []
     for (dataset, method, seed), curve in zip(plan, curves, strict=True):
         found.setdefault(dataset, {}).setdefault(method, []).append(curve)
@@ -72,7 +75,7 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
                 for done in as_completed(running):
                     index = running[done]
                     curves[index] = cache.store(keys[index], done.result())
-                    follow(len(curves), len(trials), told(trials[index], curves[index]))
+                    follow(len(curves), len(trials), describe_run(trials[index], curves[index]))
             except BaseException as error:
                 for done, index in running.items():  # those that ended while another failed
                     if done.done() and not done.cancelled() and done.exception() is None and index not in curves:
@@ -90,23 +93,22 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
 
 
 def num_workers() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def train_alone(trial: Trial) -> Curve:
-    """One run, from its settings to its curve."""
+    """Train one run, from its settings to its curve."""
     settings = _settings({"threads": 1, "baselines": False, **trial})
-    return curve_of(trained(start(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
+    return curve_of(train_to_end(start(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
 
 
 def _settings(trial: Trial) -> Settings:
     return make_settings({"track": False, **{name: value for name, value in trial.items() if name != "until"}})
 
 
-def trained(state: Run, until: float = -np.inf) -> Run:
-    """Train to the end, to a training loss below `until`, or to where it diverges: a step size that is too large is a
-    result here."""
+def train_to_end(state: Run, until: float = -np.inf) -> Run:
+    """Train until the last step, a training loss below `until`, or divergence, which is a result here."""
     hooks = Hooks(should_stop=lambda: bool(state.history[-1]["train"]["loss"] < until))
     try:
         return go_on(state, hooks, short_record)
@@ -117,7 +119,7 @@ def trained(state: Run, until: float = -np.inf) -> Run:
 
 
 def curve_of(state: Run) -> Curve:
-    """The evaluations of a run as columns, and what it ran on."""
+    """Columns of a run's evaluations, and numbers of its deployment."""
     return {
         "step": [record["step"] for record in state.history],
         "loss": [record["train"]["loss"] for record in state.history],
@@ -133,14 +135,14 @@ def curve_of(state: Run) -> Curve:
     }
 
 
-def _score(record: Record, mask: str) -> float:
+def _score(record: Record, mask: Mask) -> float:
     """Accuracy or mean squared error."""
-    scores: dict[str, float] = record[mask]
+    scores = record[mask]
     return scores["accuracy"] if "accuracy" in scores else scores["mse"]
 
 
-def told(trial: Trial, curve: Curve) -> str:
-    """A finished run in a few words."""
+def describe_run(trial: Trial, curve: Curve) -> str:
+    """Describe a finished run in one line."""
     settings = _settings(trial)
     end = "diverged" if curve["diverged"] else f"loss {curve['loss'][-1]:.2g}"
     model = settings.layers if settings.order == 1 else f"{settings.layers} of order {settings.order}"
@@ -148,7 +150,8 @@ def told(trial: Trial, curve: Curve) -> str:
 
 
 def stack(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
-    """One column of several runs [runs, evaluations]; after its end the last value, after a divergence NaN."""
+    """Stack one column of several runs [runs, evaluations]; a shorter run is filled with its last value, a diverged
+    one with NaN."""
     longest = max(len(curve["step"]) for curve in curves)
     table = np.full((len(curves), longest), np.nan)
     for row, curve in zip(table, curves, strict=True):
@@ -159,34 +162,34 @@ def stack(curves: Sequence[Curve], what: str) -> NDArray[np.float64]:
 
 
 def log_loss(curves: Sequence[Curve]) -> NDArray[np.float64]:
-    """The logarithm of the training loss [runs, evaluations], down to what float32 tells from 0."""
+    """Logarithm of the training loss [runs, evaluations], clipped at 1e-7, the resolution of float32."""
     return np.asarray(np.log(np.maximum(stack(curves, "loss"), 1e-7)))
 
 
 def steps_of(curves: Sequence[Curve]) -> list[int]:
-    """The steps that belong to the columns of `stack`."""
+    """Steps of the columns of `stack`."""
     return max((curve["step"] for curve in curves), key=len)
 
 
 def final(curves: Sequence[Curve], what: str, share: float = 0.1) -> NDArray[np.float64]:
-    """The last value of each run [runs]: the mean over its last evaluations, a tenth of them or another share."""
+    """Final value of each run [runs]: the mean over the last tenth, or another share, of its evaluations."""
     table = stack(curves, what)
     return np.asarray(table[:, -max(1, int(share * table.shape[1])) :].mean(1))
 
 
 def steps_to(curves: Sequence[Curve], level: float) -> float:
-    """The first step at which the training loss, geometric mean over the runs, is below a level; infinite if never."""
+    """First step at which the training loss, geometric mean over the runs, is below a level; infinite if never."""
     below = np.flatnonzero(log_loss(curves).mean(0) < np.log(level))
     return float(steps_of(curves)[below[0]]) if len(below) else np.inf
 
 
-def slashed(steps: Sequence[float]) -> str:
-    """Numbers of iterations; what is never reached is infinite."""
+def format_steps(steps: Sequence[float]) -> str:
+    """Format numbers of iterations; infinite is never."""
     return " / ".join("never" if np.isinf(t) else f"{t:.0f}" for t in steps)
 
 
 def interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Mean of paired differences and Student's 95 % interval around it; of fewer than three the mean alone."""
+    """Mean of paired differences and its 95 % t-interval; of fewer than three the mean alone."""
     mean, n = float(differences.mean()), len(differences)
     if n < 3:
         return mean, mean, mean
@@ -194,13 +197,13 @@ def interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def points(mean: float, low: float, high: float) -> str:
-    """A difference in percentage points, with its interval if there is one."""
+def format_points(mean: float, low: float, high: float) -> str:
+    """Format a difference in percentage points, with its interval if there is one."""
     return f"{100 * mean:+.2f}" + (f" [{100 * low:.2f}, {100 * high:.2f}]" if low < high else "")
 
 
-def judged(claims: Sequence[Claim], found: Found) -> list[Claim]:
-    """The claims, none of which holds if a run behind them diverged."""
+def fail_diverged(claims: Sequence[Claim], found: FigureCurves) -> list[Claim]:
+    """Return the claims, none of which holds if a run diverged."""
     lost = sum(curve["diverged"] for methods in found.values() for curves in methods.values() for curve in curves)
     if not lost:
         return list(claims)
@@ -208,13 +211,14 @@ def judged(claims: Sequence[Claim], found: Found) -> list[Claim]:
 
 
 def _prepare_worker() -> None:
-    """One thread; Ctrl-C is the parent's business, and a parent that is gone ends its workers."""
+    """Use one thread, leave Ctrl-C to the parent, and end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 
 def _leave_with_parent() -> None:
+    """Wait for the parent and end this process after it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

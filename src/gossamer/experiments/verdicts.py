@@ -1,4 +1,4 @@
-"""Verdicts: what the paper's claims of a part add up to, as text for the terminal, JSON and docs/reproduction.md."""
+"""Verdicts on the paper's claims, as text for the terminal, JSON and docs/reproduction.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ def verdict(claims: Sequence[Claim]) -> str:
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """A Markdown table of the claims, what was measured, and a verdict on each."""
+    """Markdown table of the claims, their measurements and verdicts."""
     rows = ["| the paper says | measured | verdict |", "| --- | --- | --- |"]
     for claim in claims:
         yes, no = ("yes", "no") if claim.ours else ("confirmed", "not confirmed")
@@ -39,7 +39,7 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 
 def summary_table(outcomes: Sequence[Outcome]) -> str:
-    """A Markdown table of a verdict for each part."""
+    """Markdown table of a verdict for each part."""
     rows = [f"| {TITLES[outcome.name]} | {verdict(outcome.claims)} |" for outcome in outcomes]
     return "\n".join(["| part | verdict |", "| --- | --- |", *rows])
 
@@ -62,7 +62,7 @@ def to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_dict(stored: Any) -> Outcome:
-    """An outcome from its object of `--json`; the verdict is made anew."""
+    """Read an outcome from its object of `--json`, without the verdict."""
     try:
         return Outcome(stored["name"], [Claim(**claim) for claim in stored["claims"]], stored["files"])
     except (KeyError, TypeError) as error:
@@ -70,7 +70,7 @@ def from_dict(stored: Any) -> Outcome:
 
 
 def read(path: Path) -> Outcome:
-    """One part's claims.json."""
+    """Read the claims.json of one part."""
     try:
         return from_dict(read_json(path))
     except (OSError, GossamerError) as error:

@@ -2,12 +2,12 @@
 
 The code is organised as follows:
     shift      D from the data graph's adjacency
-    gather     how offers come together: filters y = sum_p f_p(D) x_p of order 1 and P, Chebyshev; edge by edge
+    gather     filters y = sum_p f_p(D) x_p of order 1 and P, Chebyshev; or edge by edge
     layers     one equation, one file each, and the table that joins them by name
     product    x~_p = W_p^T x, each vertex with its own agent's weights; dense and sparse inputs
-    network    the whole architecture, as a value
+    network    the architecture: layers one after the other
     losses     cross-entropy and squared error
-    sparse     the sparse product that all of these use
+    sparse     the sparse product behind all of these
 """
 
 from gossamer.model.layers import ACTIVATIONS, LAYERS, Layer

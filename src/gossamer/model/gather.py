@@ -1,10 +1,12 @@
-"""Gathering: how the offers of vertices come together over the data graph's edges (eq. (5), (25)-(26)).
+"""Gathers: sums of the offers on a vertex's edges by a graph filter, or the offers one by one (eq. (5), (25)-(26)).
 
 A graph filter is linear, y = sum_p f_p(D) x_p: rows may be added up on their way. `Edgewise` brings every offer by
-itself. A gather is a value of three generators. `fields` says on which rows each x_p is needed; the others do the
+itself. A gather is a value of three generators. `fields` finds where each x_p is needed; the others do the
 arithmetic around the propagations: they yield u and are sent what a propagation makes of it (`combine`), or yield g and
 are sent what the reversed propagation makes of that (`combine_transposed`). So they know nothing of agents or messages.
-An order-P filter takes P propagations of the layer's width.
+An order-P filter takes P propagations of the layer's width: Horner's rule for monomials, and for Chebyshev polynomials,
+the filters of Defferrard, Bresson and Vandergheynst (2016), "Convolutional neural networks on graphs with fast
+localized spectral filtering", Clenshaw's (1955), "A note on the summation of Chebyshev series".
 """
 
 from collections.abc import Generator, Sequence
@@ -15,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-Rows = NDArray[np.bool_]  # a set of vertices
+VertexMask = NDArray[np.bool_]  # a set of vertices [n]
 Steps = Generator[Tensor, Tensor, Tensor]
 
 
 class Gather(Protocol):
-    """x_p is offered for each p in `powers`, ascending; U_p are the rows on which it is needed."""
+    """x_p is offered for each p in `powers`, ascending; U_p are the vertices at which it is needed."""
 
     @property
     def powers(self) -> tuple[int, ...]: ...
@@ -30,15 +32,15 @@ class Gather(Protocol):
         """A propagation is D u, whose rows links may aggregate; else offers travel and arrive one by one."""
         ...
 
-    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+    def fields(self, outputs: VertexMask) -> Generator[VertexMask, VertexMask, list[VertexMask]]:
         """U_0 = outputs, U_1, ..., U_P; the p-th propagation goes from U_p to U_{p-1}.
 
-        Yields rows and is sent those that D needs to reach them, {j: D_ij != 0 for one of the rows i}.
+        Yields vertices and is sent those that D needs to reach them, {j: D_ij != 0 for one of the vertices i}.
         """
         ...
 
     def combine(self, terms: Sequence[Tensor], within: Sequence[Tensor]) -> Steps:
-        """y on U_0 from x_p on U_p; `within[p]` says where U_{p-2} lies in U_p."""
+        """y on U_0 from x_p on U_p; `within[p]` are the positions of U_{p-2} in U_p."""
         ...
 
     def combine_transposed(self, g: Tensor, within: Sequence[Tensor]) -> Generator[Tensor, Tensor, list[Tensor]]:
@@ -54,7 +56,7 @@ class Monomial:
 
     linear = True
 
-    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+    def fields(self, outputs: VertexMask) -> Generator[VertexMask, VertexMask, list[VertexMask]]:
         sets = [outputs]
         for _ in range(self.powers[-1]):
             sets.append((yield sets[-1]))
@@ -90,7 +92,7 @@ class Chebyshev:
     def powers(self) -> tuple[int, ...]:
         return tuple(range(self.order + 1))
 
-    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+    def fields(self, outputs: VertexMask) -> Generator[VertexMask, VertexMask, list[VertexMask]]:
         sets = [outputs]
         for p in range(1, self.order + 1):
             reached = yield sets[-1]
@@ -130,7 +132,7 @@ class Edgewise:
     powers = (1,)
     linear = False
 
-    def fields(self, outputs: Rows) -> Generator[Rows, Rows, list[Rows]]:
+    def fields(self, outputs: VertexMask) -> Generator[VertexMask, VertexMask, list[VertexMask]]:
         reached = yield outputs
         return [outputs, reached | outputs]
 

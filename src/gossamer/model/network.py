@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gossamer.errors import GossamerError
 from gossamer.model.gather import Gather
-from gossamer.model.layers import LAYERS, Choice, Layer
+from gossamer.model.layers import LAYERS, Layer, LayerOptions
 
 Params = dict[str, Tensor]  # `layer.0.weight` and so on, stacked over the hosted agents
 
@@ -26,7 +26,7 @@ class Network:
 
     @property
     def gathers(self) -> list[Gather]:
-        """How each layer's offers come together."""
+        """The gather of each layer."""
         return [layer.gather for layer in self.layers]
 
     @property
@@ -50,14 +50,14 @@ def make_network(
     """Layers of one kind of LAYERS; the last one has no activation."""
     if kind not in LAYERS:
         raise GossamerError(f"expected layers among {', '.join(LAYERS)}, got {kind!r}")
-    chosen = LAYERS[kind]
-    widths = (inputs, *(hidden if chosen.hidden else ()), outputs)
+    layers = LAYERS[kind]
+    widths = (inputs, *(hidden if layers.hidden else ()), outputs)
     first = dropout if input_dropout is None else input_dropout
     last = len(widths) - 2
     return Network(
         tuple(
-            chosen.make(
-                Choice(
+            layers.make(
+                LayerOptions(
                     widths[i],
                     widths[i + 1],
                     order,

@@ -1,9 +1,9 @@
 """The local half of a layer, x~_{p,i} = W_{p,a(i)}^T x_i (Sec. III-E): every vertex with its own agent's weights.
 
 The weights of all hosted agents and powers are one stack of slabs [slabs, in, out]; each row of the product names
-an input row and a slab. Slabs with many rows that lie together are multiplied one by one where they lie. The others
-are multiplied in a few batches of slabs with similar numbers of rows, so that the cost grows with rows and weights and
-not with a Python loop over agents. Sparse inputs become one sparse matrix whose columns are (slab, feature).
+an input row and a slab. Slabs with many consecutive rows are multiplied one by one, without a copy of the rows. The
+others are multiplied in a few batches of slabs with similar numbers of rows, so that the cost grows with rows and
+weights and not with a Python loop over agents. Sparse inputs become one sparse matrix with columns (slab, feature).
 """
 
 from collections.abc import Callable
@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.array_types import Ints
 from gossamer.model.sparse import Pattern, make_pattern
 
 Take = Callable[[Tensor, slice | Tensor], Tensor]  # some rows of an input, a slice or by number
-ALONE = 1024  # vectors of a slab from which on it is multiplied where it lies, without gathering
+LONG_STRETCH = 1024  # vectors of a slab from which on it is multiplied without a copy
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A slab whose rows are many and lie one after the other, in the input as in the product."""
+    """A slab with many rows, consecutive in the input as in the product."""
 
     slab: int
     inputs: slice
@@ -33,13 +34,13 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Batch:
-    """Slabs with similar numbers of rows, padded to the largest; what the padding computes is never read."""
+    """Slabs with similar numbers of rows, padded to the largest; the results of the padding are never read."""
 
     slabs: Tensor  # int64 [slabs here]
     inputs: Tensor  # int64 [slabs here * rows each]: the input row
     outputs: Tensor  # int64, as inputs: the row of the product
     padding: Tensor  # int64: which of these are padding
-    place: slice  # where they lie when all batches stand one after the other
+    position: slice  # of these rows among those of all batches
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class DenseProduct:
     batches: tuple[Batch, ...]
     size: int  # rows of all batches, with padding
     rows: Tensor  # int64: the rows of the product that the batches make
-    collect: Tensor  # int64, as rows: where each of them lies in the batches
+    collect: Tensor  # int64, as rows: position of each of them in the batches
     num_rows: int
     spread: Pattern  # [input rows, batch rows]: which batch rows each input row went to
     ones: Tensor
@@ -64,33 +65,31 @@ class DenseProduct:
         return out
 
 
-def plan_dense(
-    input_row: NDArray[np.int64], slab: NDArray[np.int64], num_inputs: int, dtype: torch.dtype, times: int = 1
-) -> DenseProduct:
+def plan_dense(input_row: Ints, slab: Ints, num_inputs: int, dtype: torch.dtype, times: int = 1) -> DenseProduct:
     """Sort the slabs that occur into stretches and batches by size: few batches, few padded rows, each of `times`
     vectors."""
     order = np.argsort(slab, kind="stable")
     counts = np.bincount(slab, minlength=1)
     used = np.flatnonzero(counts)
     starts, counts = np.cumsum(counts)[used] - counts[used], counts[used]
-    alone = _lie_together(order, starts, counts) & _lie_together(input_row[order], starts, counts)
-    alone &= counts * times >= ALONE
+    long = _are_consecutive(order, starts, counts) & _are_consecutive(input_row[order], starts, counts)
+    long &= counts * times >= LONG_STRETCH
     stretches = [
         Stretch(k, slice(first, first + count), slice(row, row + count))
         for k, first, row, count in zip(
-            used[alone].tolist(),
-            input_row[order[starts[alone]]].tolist(),
-            order[starts[alone]].tolist(),
-            counts[alone].tolist(),
+            used[long].tolist(),
+            input_row[order[starts[long]]].tolist(),
+            order[starts[long]].tolist(),
+            counts[long].tolist(),
             strict=True,
         )
     ]
-    used, starts, counts = used[~alone], starts[~alone], counts[~alone]
+    used, starts, counts = used[~long], starts[~long], counts[~long]
     batches: list[Batch] = []
-    made: list[NDArray[np.int64]] = []
-    collect: list[NDArray[np.int64]] = []
+    made: list[Ints] = []
+    collect: list[Ints] = []
     size = 0
-    for members in _similar(counts, times):
+    for members in _group_by_size(counts, times):
         within = np.arange(counts[members].max())
         there = (within[None, :] < counts[members][:, None]).reshape(-1)
         rows = order[(starts[members][:, None] + within[None, :]).reshape(-1) * there]
@@ -107,31 +106,31 @@ def plan_dense(
         )
         size += len(rows)
     none = np.empty(0, dtype=np.int64)
-    of_rows, place = np.concatenate([none, *made]), np.concatenate([none, *collect])
+    of_rows, position = np.concatenate([none, *made]), np.concatenate([none, *collect])
     ascending = np.argsort(of_rows)
-    of_rows, place = of_rows[ascending], place[ascending]
+    of_rows, position = of_rows[ascending], position[ascending]
     spread = sparse.csr_array(
-        (np.ones(len(place), dtype=np.int8), (input_row[of_rows], place)), shape=(num_inputs, size)
+        (np.ones(len(position), dtype=np.int8), (input_row[of_rows], position)), shape=(num_inputs, size)
     )
     return DenseProduct(
         tuple(stretches),
         tuple(batches),
         size,
         torch.from_numpy(of_rows),
-        torch.from_numpy(place),
+        torch.from_numpy(position),
         len(slab),
         make_pattern(spread),
-        torch.ones(len(place), dtype=dtype),
+        torch.ones(len(position), dtype=dtype),
     )
 
 
-def _lie_together(rows: NDArray[np.int64], starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each group rows[start : start + count], whether its numbers follow one another."""
+def _are_consecutive(rows: Ints, starts: Ints, counts: Ints) -> NDArray[np.bool_]:
+    """Mask of the groups rows[start : start + count] that are consecutive numbers."""
     breaks = np.concatenate([[0], np.cumsum(np.diff(rows) != 1)])
     return np.asarray(breaks[starts + counts - 1] == breaks[starts])
 
 
-def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64]]:
+def _group_by_size(counts: Ints, times: int = 1) -> list[Ints]:
     """Groups of similar counts: padding to a group's largest at most doubles the rows, or adds 2048 vectors in all."""
     descending = np.argsort(-counts, kind="stable")
     groups: list[list[int]] = []
@@ -146,24 +145,24 @@ def _similar(counts: NDArray[np.int64], times: int = 1) -> list[NDArray[np.int64
 class _DenseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, plan: DenseProduct, take: Take | None) -> Tensor:
-        taken = take or rows_of
+        take = take or select_rows
         gathered = x.new_empty(plan.size, *x.shape[1:-1], weight.shape[2])
         for batch in plan.batches:
             slabs = len(batch.slabs)
             torch.bmm(
-                _by_slab(taken(x, batch.inputs), slabs),
+                _by_slab(take(x, batch.inputs), slabs),
                 weight.index_select(0, batch.slabs),
-                out=_by_slab(gathered[batch.place], slabs),
+                out=_by_slab(gathered[batch.position], slabs),
             )
         ctx.save_for_backward(x, weight)
-        ctx.plan, ctx.taken = plan, taken
+        ctx.plan, ctx.take = plan, take
         gathered = gathered.index_select(0, plan.collect)
         if not plan.stretches:
             return gathered
         result = x.new_empty(plan.num_rows, *x.shape[1:-1], weight.shape[2])
         result.index_copy_(0, plan.rows, gathered)
         for stretch in plan.stretches:
-            torch.mm(_flat(taken(x, stretch.inputs)), weight[stretch.slab], out=_flat(result[stretch.outputs]))
+            torch.mm(_flat(take(x, stretch.inputs)), weight[stretch.slab], out=_flat(result[stretch.outputs]))
         return result
 
     @staticmethod
@@ -171,30 +170,30 @@ class _DenseProduct(torch.autograd.Function):
         (g,) = gradients
         x, weight = ctx.saved_tensors
         plan: DenseProduct = ctx.plan
-        taken: Take = ctx.taken
+        take: Take = ctx.take
         g_weight = torch.zeros_like(weight)
         g_rows = x.new_empty(plan.size, *x.shape[1:]) if ctx.needs_input_grad[0] else None
         for batch in plan.batches:
             slabs = len(batch.slabs)
             g_here = _by_slab(g.index_select(0, batch.outputs).index_fill_(0, batch.padding, 0.0), slabs)
-            x_here = _by_slab(taken(x, batch.inputs), slabs)
+            x_here = _by_slab(take(x, batch.inputs), slabs)
             g_weight.index_copy_(0, batch.slabs, torch.bmm(x_here.transpose(1, 2), g_here))
             if g_rows is not None:
                 torch.bmm(
                     g_here,
                     weight.index_select(0, batch.slabs).transpose(1, 2),
-                    out=_by_slab(g_rows[batch.place], slabs),
+                    out=_by_slab(g_rows[batch.position], slabs),
                 )
         g_x = None if g_rows is None else plan.spread.times(plan.ones, g_rows)
         for stretch in plan.stretches:
             g_here = _flat(g[stretch.outputs])
-            torch.mm(_flat(taken(x, stretch.inputs)).T, g_here, out=g_weight[stretch.slab])
+            torch.mm(_flat(take(x, stretch.inputs)).T, g_here, out=g_weight[stretch.slab])
             if g_x is not None:
                 _flat(g_x[stretch.inputs]).addmm_(g_here, weight[stretch.slab].T)
         return g_x, g_weight, None, None
 
 
-def rows_of(x: Tensor, rows: slice | Tensor) -> Tensor:
+def select_rows(x: Tensor, rows: slice | Tensor) -> Tensor:
     """Some rows as they are."""
     return x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
 
@@ -217,8 +216,8 @@ class SparseProduct:
     values: Tensor
     transposed_pattern: Pattern
     to_transposed: Tensor  # int64: the entry of X^ at each entry of X^T
-    entry_row: NDArray[np.int64]  # row of the product and feature of each entry, for dropout
-    entry_feature: NDArray[np.int64]
+    entry_row: Ints  # row of the product and feature of each entry, for dropout
+    entry_feature: Ints
 
     def __call__(self, values: Tensor, weight: Tensor) -> Tensor:
         """values [entries] (after dropout), weight [slabs, in, out] -> [rows, out]."""
@@ -226,9 +225,7 @@ class SparseProduct:
         return out
 
 
-def plan_sparse(
-    features: Any, input_row: NDArray[np.int64], slab: NDArray[np.int64], num_slabs: int, dtype: torch.dtype
-) -> SparseProduct:
+def plan_sparse(features: Any, input_row: Ints, slab: Ints, num_slabs: int, dtype: torch.dtype) -> SparseProduct:
     """Lay the rows of CSR `features` [inputs, d] out over the slabs' columns."""
     picked = sparse.csr_array(features[input_row])
     rows, d = picked.shape

@@ -1,9 +1,10 @@
-"""Shift operators D [n, n] of a data graph (Sec. II): what a propagation multiplies with.
+"""Shift operators D [n, n] of a data graph (Sec. II), joined by name in one table.
 
 D_ij is a function of A_ij and the degrees of i and j alone. So an agent that knows its vertices' edges needs no more
-than the degrees of the vertices across the border.
+than the degrees of their neighbours.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,33 +14,15 @@ from scipy.sparse.linalg import eigsh
 
 from gossamer.errors import GossamerError
 
-SHIFTS = ("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
 Degrees = NDArray[np.float64]
 
 
-def make_shift(adjacency: Any, kind: str, degree: Degrees | None = None) -> Any:
-    """The shift operator of a name, CSR [n, n], from a symmetric adjacency A without self-loops.
-
-    `degree` are the row sums of A, if A lacks edges that count in them.
-    """
-    degree = adjacency.sum(1) if degree is None else degree
-    match kind:
-        case "normalized":
-            return normalized_adjacency(adjacency, degree)
-        case "random-walk":
-            return random_walk(adjacency, degree)
-        case "laplacian":
-            return sparse.csr_array(sparse.diags_array(degree) - adjacency)  # D = S - A
-        case "scaled-laplacian":
-            return scaled_laplacian(adjacency, degree)
-        case "identity":
-            return sparse.csr_array(sparse.eye_array(adjacency.shape[0]))
-    raise GossamerError(f"expected a shift among {', '.join(SHIFTS)}, got {kind!r}")
-
-
 def normalized_adjacency(adjacency: Any, degree: Degrees) -> Any:
-    """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I: the shift of a GCN."""
-    looped = _looped(adjacency)
+    """D = S^(-1/2) (A + I) S^(-1/2), S the row sums of A + I.
+
+    Kipf and Welling (2017), "Semi-supervised classification with graph convolutional networks".
+    """
+    looped = _add_loops(adjacency)
     scale = (degree + 1.0) ** -0.5
     looped.data *= np.repeat(scale, np.diff(looped.indptr))
     looped.data *= scale[looped.indices]
@@ -48,12 +31,12 @@ def normalized_adjacency(adjacency: Any, degree: Degrees) -> Any:
 
 def random_walk(adjacency: Any, degree: Degrees) -> Any:
     """D = S^(-1) (A + I): the mean over a vertex and its neighbours. Not symmetric."""
-    looped = _looped(adjacency)
+    looped = _add_loops(adjacency)
     looped.data *= np.repeat(1.0 / (degree + 1.0), np.diff(looped.indptr))
     return looped
 
 
-def _looped(adjacency: Any) -> Any:
+def _add_loops(adjacency: Any) -> Any:
     """A + I, to be scaled in place: a product with a diagonal matrix takes ten times as long."""
     return sparse.csr_array(adjacency + sparse.eye_array(adjacency.shape[0]))
 
@@ -69,3 +52,32 @@ def scaled_laplacian(adjacency: Any, degree: Degrees, largest: float | None = 2.
     if largest is None:
         largest = float(eigsh(normalized, k=1, which="LA", return_eigenvectors=False)[0])
     return sparse.csr_array(2.0 / largest * normalized - sparse.eye_array(n))
+
+
+def laplacian(adjacency: Any, degree: Degrees) -> Any:
+    """D = S - A."""
+    return sparse.csr_array(sparse.diags_array(degree) - adjacency)
+
+
+def identity_shift(adjacency: Any, degree: Degrees) -> Any:
+    """D = I."""
+    return sparse.csr_array(sparse.eye_array(adjacency.shape[0]))
+
+
+SHIFTS: dict[str, Callable[[Any, Degrees], Any]] = {
+    "normalized": normalized_adjacency,
+    "random-walk": random_walk,
+    "laplacian": laplacian,
+    "scaled-laplacian": scaled_laplacian,
+    "identity": identity_shift,
+}
+
+
+def make_shift(adjacency: Any, kind: str, degree: Degrees | None = None) -> Any:
+    """The shift operator of a name in SHIFTS, CSR [n, n], from a symmetric adjacency A without self-loops.
+
+    `degree` are the row sums of A, if A lacks edges that count in them.
+    """
+    if kind not in SHIFTS:
+        raise GossamerError(f"expected a shift among {', '.join(SHIFTS)}, got {kind!r}")
+    return SHIFTS[kind](adjacency, adjacency.sum(1) if degree is None else degree)

@@ -1,7 +1,7 @@
 """Sparse matrix times dense rows, the one kernel behind propagation and sparse features.
 
 PyTorch's embedding_bag sums weighted rows of a table, which is a CSR product; on the CPU it is clearly
-faster than the product of torch's CSR tensors and takes one thread a row, so that its bits do not depend on luck.
+faster than the product of torch's CSR tensors and takes one thread a row, so that its bits are always the same.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Pattern:
-    """Where a CSR matrix [rows, columns] has its entries."""
+    """Positions of the entries of a CSR matrix [rows, columns]."""
 
     offsets: Tensor  # int32 [rows + 1]
     columns: Tensor  # int32 [entries]
@@ -50,13 +50,13 @@ class Operator:
 
 
 def _product(columns: Tensor, offsets: Tensor, values: Tensor, table: Tensor) -> Tensor:
-    # What torch.nn.functional.embedding_bag comes to with mode="sum" and include_last_offset; its checks take as long
-    # as a small product.
+    # As torch.nn.functional.embedding_bag with mode="sum" and include_last_offset, without its checks, which take as
+    # long as a small product.
     return torch.embedding_bag(table, columns, offsets, False, 0, False, values, True)[0]
 
 
 def make_operator(matrix: Any, dtype: torch.dtype, transposed: Any = None) -> Operator:
-    """An Operator from a scipy matrix and, where it is at hand, its transpose."""
+    """An Operator from a scipy matrix and, if it is known, its transpose."""
     forward, backward = sparse.csr_array(matrix), sparse.csr_array(matrix.T if transposed is None else transposed)
     return Operator(
         forward.shape,

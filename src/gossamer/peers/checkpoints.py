@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, set_aside, write_atomically
 from gossamer.model import Params
@@ -71,7 +71,7 @@ class CheckpointStore(EpochStore):
 
     keep: int  # checkpoints, at most
     params: Params  # at step 0
-    state: State
+    state: StateDict
 
     def __post_init__(self) -> None:
         damaged: dict[Path, GossamerError] = {}
@@ -92,7 +92,7 @@ class CheckpointStore(EpochStore):
         """The steps that can be restored: the latest, should a crash have left more files than are kept."""
         return sorted({0, *self._stored()[-self.keep :]})
 
-    def save(self, step: int, params: Params, state: State) -> None:
+    def save(self, step: int, params: Params, state: StateDict) -> None:
         """Write a checkpoint, and remove those that are not needed any more."""
         write_tensors(self._path(step), pack_state(params, state), PRIVATE, step=str(step))
         stored = self._stored()
@@ -109,12 +109,12 @@ class CheckpointStore(EpochStore):
             self._path(step).unlink(missing_ok=True)
         write_atomically(self.folder / "diverged", f"{diverged}\n".encode(), PRIVATE)
 
-    def load(self, step: int) -> tuple[Params, State]:
+    def load(self, step: int) -> tuple[Params, StateDict]:
         if step == 0 and not self._path(step).is_file():
             return {name: t.clone() for name, t in self.params.items()}, {n: t.clone() for n, t in self.state.items()}
         return self._read(self._path(step))
 
-    def _read(self, path: Path) -> tuple[Params, State]:
+    def _read(self, path: Path) -> tuple[Params, StateDict]:
         """A checkpoint of this agent and of the step in its file name. One of an older version has no step inside."""
         tensors, about = read_file(path)
         expected = {name: (part.dtype, tuple(part.shape)) for name, part in pack_state(self.params, self.state).items()}

@@ -4,7 +4,6 @@ Each process reads from a pipe to its parent and exits when that closes, so that
 """
 
 import json
-import os
 import secrets
 import selectors
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
@@ -38,15 +38,6 @@ def write_local_shards(folder: Path, deployment: Deployment, settings: Settings)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])
         folders.append(own)
     return folders
-
-
-def write_secret(path: Path, secret: str) -> None:
-    """Write a secret key that its owner alone can read; never overwrite one."""
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secret + "\n")
-    except FileExistsError:
-        raise GossamerError(f"{path} exists; a key that is lost cannot be made again, so move it away first") from None
 
 
 def find_free_ports(count: int) -> list[int]:

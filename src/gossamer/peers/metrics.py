@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gossamer.agents.measures import Sums
+from gossamer.agents.measures import ScoreSums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
@@ -27,7 +27,7 @@ class MetricsLog:
             with path.open("r+b") as file:  # the next line must not be joined to one that a crash has cut off
                 file.truncate(file.read().rfind(b"\n") + 1)
 
-    def add(self, step: int, sums: Sums) -> None:
+    def add(self, step: int, sums: ScoreSums) -> None:
         """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""
         self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

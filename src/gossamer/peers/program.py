@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
-from gossamer.agents.measures import Sums, evaluate
-from gossamer.agents.rules import State
+from gossamer.agents.measures import ScoreSums, evaluate
+from gossamer.agents.rules import StateDict
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
@@ -22,12 +22,12 @@ Value = TypeVar("Value")
 class Checkpoints(Protocol):
     """Storage of weights and update statistics, by step."""
 
-    def save(self, step: int, params: Params, state: State) -> None: ...
-    def load(self, step: int) -> tuple[Params, State]: ...
+    def save(self, step: int, params: Params, state: StateDict) -> None: ...
+    def load(self, step: int) -> tuple[Params, StateDict]: ...
 
 
 def train_from(
-    host: Host, settings: Settings, checkpoints: Checkpoints, step: int, on_record: Callable[[int, Sums], None]
+    host: Host, settings: Settings, checkpoints: Checkpoints, step: int, on_record: Callable[[int, ScoreSums], None]
 ) -> Program:
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order."""
     params, state = checkpoints.load(step)

@@ -183,8 +183,8 @@ def _largest_message(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
     network = network_for(int(data.features.shape[-1]), data.num_outputs, shard.settings)
-    boundary = max((len(site.beyond(z)) for z in site.neighbours), default=0)
+    boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
-    compressed = shard.settings.compression.payload(network.shapes(), 8)  # top-k with indices may exceed all weights
+    compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))

@@ -1,12 +1,14 @@
-"""Tables, progress bars and pictures: arrays and records in, nothing computed.
+"""Tables, progress bars and pictures of results; nothing is computed here.
 
 The code is organised as follows:
-    terminal      tables in the terminal
-    bars          progress bars
-    curves        curves of a run, and the style of all pictures
-    panels        panels of several curves
-    agent_graph   agents on a map with their links
-    predictions   CSV of predictions
-    theory        picture of Theorem 2
-    traffic       picture of traffic forecasts
+    terminal         tables in the terminal
+    bars             progress bars
+    curves           curves of a run, and the style of all pictures
+    panels           figures of several panels
+    agent_graph      the agents' graph with the spectrum of C; sparsity of C
+    topology_files   files of `gossamer topology`
+    csv_tables       CSV of rows
+    predictions      CSV of predictions
+    theory           picture of Theorem 2
+    traffic          picture of Table II
 """

@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.report.curves import COLOURS, save_figure, tidy
+from gossamer.topology import Certificate, Sweep
 
-NEEDED, ADDED, MISSING = COLOURS["distributed"], COLOURS["centralised"], COLOURS["graphless"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEEDED, ADDED, DROPPED = COLOURS["distributed"], COLOURS["centralised"], COLOURS["graphless"]
 
 
-def draw_topology(path: Path, certificate: Any, shared_edges: NDArray[np.float64], title: str) -> None:
-    """The agents on a circle, needed links as wide as they have shared edges, added ones apart; and the spectrum."""
+def draw_topology(path: Path, certificate: Certificate, shared_edges: NDArray[np.float64], title: str) -> None:
+    """Draw the agents on a circle with their links, wider for more shared edges, beside the spectrum of C."""
     from matplotlib.figure import Figure
 
     m = certificate.num_agents
@@ -39,19 +44,19 @@ def draw_topology(path: Path, certificate: Any, shared_edges: NDArray[np.float64
     save_figure(figure, path)
 
 
-def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) -> None:
+def _draw_links(axes: "Axes", certificate: Certificate, shared_edges: NDArray[np.float64]) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
     m = certificate.num_agents
-    angle = np.pi / 2 - 2 * np.pi * np.argsort(_around(certificate.links)) / m
+    angle = np.pi / 2 - 2 * np.pi * np.argsort(_circle_order(certificate.links)) / m
     places = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    links, needed = certificate.links, certificate.needed
+    links, needed = certificate.links, certificate.needed_links
     weight = abs(certificate.combination)
     kinds = (
-        (needed & ~links, MISSING, ":", np.full((m, m), 1.0), "needed, but missing"),
+        (needed & ~links, DROPPED, ":", np.full((m, m), 1.0), "needed, but missing"),
         (
-            certificate.added,
+            certificate.added_links,
             ADDED,
             (0, (4, 2)),
             0.6 + 2.4 * weight / max(weight[links].max(initial=0.0), 1e-300),
@@ -71,7 +76,7 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
                 alpha=0.35 + 0.4 * crowd,
             )
         )
-    axes.scatter(*places.T, s=max(12, 420 - 9 * m), color="white", edgecolors="black", zorder=3)
+    axes.scatter(places[:, 0], places[:, 1], s=max(12, 420 - 9 * m), color="white", edgecolors="black", zorder=3)
     if m <= 40:
         for number, (x, y) in enumerate(places):
             axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=9 if m <= 25 else 6, zorder=4)
@@ -90,9 +95,9 @@ def _draw_links(axes: Any, certificate: Any, shared_edges: NDArray[np.float64]) 
     axes.legend(handles=handles, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.03), ncols=3)
 
 
-def _around(links: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """An order of the agents on the circle that puts neighbours near each other: by the angle in the two smoothest
-    eigenvectors of the Laplacian."""
+def _circle_order(links: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Order of the agents on the circle, neighbours near each other: by angle in the two smoothest nonconstant
+    eigenvectors of the Laplacian (spectral layout)."""
     m = len(links)
     if m < 4 or links.sum() == m * (m - 1):
         return np.arange(m)
@@ -101,8 +106,8 @@ def _around(links: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.asarray(np.argsort(np.arctan2(vectors[:, 2], vectors[:, 1]), kind="stable"))
 
 
-def draw_sweep(path: Path, sweep: Any) -> None:
-    """Fig. 2: the share of zero entries of C against 1 - gamma, with the minimally connected limit."""
+def draw_sweep(path: Path, sweep: Sweep) -> None:
+    """Draw Fig. 2: the fraction of zero entries of C against 1 - gamma, with the minimally connected limit."""
     figure, axes = _sparsity_axes()
     axes.axhline(
         100 * sweep.limit_sparsity, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network"
@@ -110,7 +115,7 @@ def draw_sweep(path: Path, sweep: Any) -> None:
     if sweep.limit_radius is not None:
         axes.axvline(
             sweep.limit_radius,
-            color=MISSING,
+            color=DROPPED,
             linestyle=":",
             linewidth=1.2,
             label="the needed links suffice from here on",
@@ -128,7 +133,8 @@ def draw_sweep(path: Path, sweep: Any) -> None:
     save_figure(figure, path)
 
 
-def _sparsity_axes() -> tuple[Any, Any]:
+def _sparsity_axes() -> "tuple[Figure, Axes]":
+    """Empty plot of sparsity against 1 - gamma."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -138,12 +144,12 @@ def _sparsity_axes() -> tuple[Any, Any]:
     return figure, axes
 
 
-def draw_sweeps(out: Path, sweeps: Sequence[dict[str, Any]]) -> None:
-    """Fig. 2 over several random A: the mean and the standard deviation as a band."""
-    radii = [point["radius"] for point in sweeps[0]["points"]]
-    sparsity = 100 * np.array([[point["sparsity"] for point in made["points"]] for made in sweeps])
+def draw_sweeps(out: Path, sweeps: Sequence[Sweep]) -> None:
+    """Draw Fig. 2 over several random A: the mean, and the standard deviation as a band."""
+    radii = [point.radius for point in sweeps[0].points]
+    sparsity = 100 * np.array([[point.sparsity for point in made.points] for made in sweeps])
     mean, deviation = sparsity.mean(0), sparsity.std(0)
-    limit = 100 * np.mean([made["limit_sparsity"] for made in sweeps])
+    limit = 100 * float(np.mean([made.limit_sparsity for made in sweeps]))
     figure, axes = _sparsity_axes()
     axes.axhline(limit, color=ADDED, linestyle="--", linewidth=1.2, label="minimally connected network, mean")
     axes.fill_between(radii, mean - deviation, mean + deviation, color=NEEDED, alpha=0.2, linewidth=0)

@@ -1,6 +1,6 @@
-"""What a person watches in the terminal: progress bars."""
+"""Progress bars in the terminal."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,12 @@ from rich.progress import (
 )
 
 from gossamer.report.curves import LABELS
+from gossamer.runs.records import Record
 
 
 @contextmanager
 def _bars(console: Console, *columns: Any, transient: bool = False) -> Iterator[Callable[..., Callable[..., None]]]:
-    """A function that adds a bar and returns what updates it. Nothing is printed before the first one."""
+    """Yield a function that adds a bar and returns its update function. Nothing is printed before the first bar."""
     progress = Progress(*columns, console=console, transient=transient)
 
     def add(description: str, **fields: Any) -> Callable[..., None]:
@@ -37,7 +38,7 @@ def _bars(console: Console, *columns: Any, transient: bool = False) -> Iterator[
 
 
 def _on_first_use(add: Callable[..., Callable[..., None]], description: str, **fields: Any) -> Callable[..., None]:
-    """What updates a bar that is added when it is first updated."""
+    """Update function of a bar that is added at its first update."""
     updates: list[Callable[..., None]] = []
 
     def update(**changes: Any) -> None:
@@ -49,20 +50,20 @@ def _on_first_use(add: Callable[..., Callable[..., None]], description: str, **f
 
 
 class TrainingBars:
-    """A bar for each model with its loss, validation score and disagreement on it; before them, the topology."""
+    """Bars of the models, with loss, validation score and disagreement; before them that of the topology's design."""
 
     def __init__(self, add: Callable[..., Callable[..., None]]) -> None:
         self._add = add
         self._design: Callable[..., None] | None = None
 
     def design(self, iteration: int, reached: str) -> None:
-        """Follow the design of the topology, while it lasts."""
+        """Show the progress of the topology's design."""
         if self._design is None:
             self._design = self._add("topology", total=None, measures="")
         self._design(completed=iteration, measures=reached)
 
     def model(self, name: str, first: int, last: int) -> tuple[Callable[..., None], Callable[..., None]]:
-        """What to call after each step and after each evaluation."""
+        """Add a model's bar; return the callbacks of its steps and of its evaluations."""
         if self._design is not None:
             self._design(visible=False)
         update = self._add(LABELS[name], completed=first, total=last, measures="")
@@ -70,7 +71,7 @@ class TrainingBars:
         def on_step(step: int, loss: float) -> None:
             update(completed=step)
 
-        def on_record(record: Mapping[str, Any]) -> None:
+        def on_record(record: Record) -> None:
             held_out = record["validation"]
             measures = f"loss {record['train']['loss']:.4f} "
             accuracy = held_out.get("accuracy")
@@ -98,7 +99,7 @@ def training_bars(console: Console) -> Iterator[TrainingBars]:
 
 @contextmanager
 def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that appears when the first bytes of a download do."""
+    """Bar of a download, shown when its first bytes arrive."""
     with _bars(
         console,
         TextColumn("Downloading {task.description}"),
@@ -113,7 +114,7 @@ def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int], N
 
 @contextmanager
 def design_bar(console: Console) -> Iterator[Callable[[int, str], None]]:
-    """A line that says how far the design of a topology is; it leaves nothing behind."""
+    """Line with the progress of a topology's design, removed at the end."""
     with _bars(
         console,
         SpinnerColumn(),
@@ -127,7 +128,7 @@ def design_bar(console: Console) -> Iterator[Callable[[int, str], None]]:
 
 @contextmanager
 def sweep_bar(console: Console, name: str = "Sweep") -> Iterator[Callable[[int, int, str], None]]:
-    """A bar over the designs of a sweep, or over the parts of another experiment."""
+    """Bar over the designs of a sweep, or over the parts of another experiment."""
     with _bars(
         console,
         TextColumn(name),

@@ -1,21 +1,29 @@
-"""The picture of a run: training loss, test score and disagreement against steps."""
+"""Curves of a run: training loss, test score and disagreement against steps; and the style of all pictures."""
 
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from gossamer.files import write_atomically
+from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colour-blind safe colours; the same method has the same colour in every figure.
+# Colour-blind safe colours (Okabe and Ito 2008, Color universal design); one method, one colour in every figure.
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
 LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
 
 
-def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]], classes: bool, title: str) -> None:
+class _Look(TypedDict):
+    color: str
+    label: str
+    linewidth: float
+
+
+def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], classes: bool, title: str) -> None:
     """Draw the evaluations of each model; written whole or not at all."""
     from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
 
@@ -24,7 +32,7 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
     measure = "accuracy" if classes else "mse"
     for name, history in reversed(list(histories.items())):
         steps = [record["step"] for record in history]
-        look: dict[str, Any] = {
+        look: _Look = {
             "color": COLOURS[name],
             "label": LABELS[name],
             "linewidth": 2.0 if name == "distributed" else 1.5,
@@ -46,8 +54,8 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Mapping[str, Any]]]
     save_figure(figure, path)
 
 
-def tidy(*plots: Any) -> None:
-    """A faint grid and no frame, as in every figure here."""
+def tidy(*plots: "Axes") -> None:
+    """Give plots a faint grid and no frame."""
     for axes in plots:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

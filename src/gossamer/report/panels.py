@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from gossamer.report.curves import COLOURS, save_figure, tidy
 
-# A method's colour in every figure: Okabe and Ito's, and the cividis scale for ordered variants.
+# One method, one colour in every figure; ordered variants have shades of cividis.
 AGENT_COLOURS = {5: "#56B4E9", 10: COLOURS["distributed"], 15: "#009E73", 20: "#CC79A7"}
 RULE_COLOURS = {"gd": COLOURS["distributed"], "momentum": "#E69F00", "adam": "#009E73"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method: its values [seeds, evaluations] at these steps."""
+    """Curves of one method: values [seeds, evaluations] at these steps."""
 
     label: str
     colour: str
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bar:
-    """One method: a value for each seed."""
+    """Bar of one method: a value for each seed."""
 
     label: str
     colour: str
@@ -38,13 +38,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
+    """One plot of a figure."""
+
     title: str
     contents: Sequence[Line] | Sequence[Bar]
     ylabel: str = ""
     xlabel: str = "iteration"
     logarithmic: bool = False
     logarithmic_steps: bool = False  # without step 0
-    low: float | None = None  # where the vertical axis starts
+    low: float | None = None  # lower end of the vertical axis
     high: float | None = None
     level: float | None = None  # a dotted horizontal line
 
@@ -58,7 +60,7 @@ def shades(count: int) -> list[str]:
 
 
 def draw_panels(target: Path, rows: Sequence[Sequence[Panel]]) -> list[str]:
-    """Draw a grid of panels to `target`.png and .pdf, with one legend for all lines below."""
+    """Draw a grid of panels with one legend to `target`.png and .pdf; return the names of the files."""
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in rows)
@@ -103,8 +105,8 @@ def draw_panels(target: Path, rows: Sequence[Sequence[Panel]]) -> list[str]:
 
 
 def _line(axes: Any, line: Line, logarithmic: bool) -> Any:
-    """The mean over seeds with a band of one standard deviation; on a logarithmic axis both of the logarithm,
-    down to what float32 tells from 0."""
+    """Draw the mean over seeds with a band of one standard deviation; on a logarithmic axis both of the logarithm,
+    clipped at 1e-7, the resolution of float32."""
     values = np.asarray(line.values, dtype=np.float64)
     if logarithmic:
         values = np.log(np.maximum(values, 1e-7))

@@ -3,17 +3,17 @@
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer.data import DataGraph
 from gossamer.files import write_atomically
 
 
-def write_predictions(path: Path, graph: Any, assignment: NDArray[np.int64], outputs: Tensor) -> None:
-    """Columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values."""
+def write_predictions(path: Path, graph: DataGraph, assignment: NDArray[np.int64], outputs: Tensor) -> None:
+    """Write columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values."""
     names = graph.names or [str(i) for i in range(graph.num_vertices)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

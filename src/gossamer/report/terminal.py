@@ -1,18 +1,29 @@
-"""What a person reads in the terminal: the tables at the end of a command."""
+"""Tables in the terminal, at the end of a command."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gossamer.report.curves import LABELS
+from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
+
+if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gossamer.peers.shards.shard import Shard
+    from gossamer.peers.shards.sites import SiteShard
+    from gossamer.runs.topologies import CertifiedTopology
+    from gossamer.runs.training import Run
+    from gossamer.topology import Sweep
 
 __all__ = [
-    "crew_table",
     "escape",
+    "process_table",
     "show_certificate",
     "show_claims",
     "show_result",
@@ -22,8 +33,32 @@ __all__ = [
 ]
 
 
-def show_certificate(console: Console, made: Any, folder: Path) -> None:
-    """The certificate of a topology as a table."""
+class ClaimRow(Protocol):
+    """A claim of the paper, or of ours, with its measurement (experiments/reproduction.py)."""
+
+    @property
+    def claim(self) -> str: ...
+    @property
+    def measured(self) -> str: ...
+    @property
+    def holds(self) -> bool: ...
+    @property
+    def ours(self) -> bool: ...
+
+
+class ClaimTable(Protocol):
+    """The claims of one figure or table, and the files that belong to it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def claims(self) -> Sequence[ClaimRow]: ...
+    @property
+    def files(self) -> Sequence[str]: ...
+
+
+def show_certificate(console: Console, made: "CertifiedTopology", folder: Path) -> None:
+    """Print the certificate of a topology."""
     found, about = made.certificate, made.to_dict()
     measured, made_by = found.assumptions, found.design
     added, missing = len(about["added_links"]), len(about["missing_links"])
@@ -78,14 +113,14 @@ def show_certificate(console: Console, made: Any, folder: Path) -> None:
     )
 
 
-def _spectrum(values: Any) -> str:
-    """The eigenvalues, the middle ones left out when there are very many."""
+def _spectrum(values: "NDArray[np.float64]") -> str:
+    """Format the eigenvalues, without the middle ones if there are very many."""
     shown = [f"{round(float(value), 3) + 0.0:.3f}" for value in values]  # + 0.0 turns -0 into 0
     return " ".join(shown if len(shown) <= 200 else [*shown[:20], "... (all in topology.json)", *shown[-20:]])
 
 
-def show_sweep(console: Console, sweep: Any, folder: Path) -> None:
-    """Fig. 2 as a table."""
+def show_sweep(console: Console, sweep: "Sweep", folder: Path) -> None:
+    """Print a sweep of the gap (Fig. 2)."""
     table = Table(title=f"{escape(sweep.name)}: {sweep.agents} agents", title_justify="left", title_style="bold")
     for heading in ("1 - gap", "zero entries of C", "links added", "objective", "lower bound"):
         table.add_column(heading, justify="right")
@@ -107,8 +142,8 @@ def show_sweep(console: Console, sweep: Any, folder: Path) -> None:
     )
 
 
-def show_claims(console: Console, outcome: Any, verdict: str, folder: Path) -> None:
-    """Each claim of the paper beside what was measured, and what they add up to."""
+def show_claims(console: Console, outcome: ClaimTable, verdict: str, folder: Path) -> None:
+    """Print each claim beside its measurement, and the verdict."""
     table = Table(title=escape(outcome.name), title_justify="left", title_style="bold")
     for heading in ("the paper says", "measured", "holds"):
         table.add_column(heading)
@@ -126,7 +161,7 @@ def show_claims(console: Console, outcome: Any, verdict: str, folder: Path) -> N
 
 
 def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-    """A row for each model: loss and score on each mask."""
+    """Print a row for each model: loss and score on each mask."""
     first = next(iter(models.values()))
     measure = "accuracy" if "accuracy" in first["test"] else "mse"
     table = Table(
@@ -150,8 +185,8 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
     console.print(table)
 
 
-def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: Path) -> None:
-    """The tables at the end of a run."""
+def show_result(console: Console, run: "Run", summary: Summary, folder: Path) -> None:
+    """Print the tables at the end of a run."""
     facts, settings = run.facts, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
@@ -171,7 +206,8 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
         )
-    show_scores(console, {name: summary[name] for name in LABELS if name in summary})
+    models: tuple[ModelName, ...] = get_args(ModelName)
+    show_scores(console, {name: summary[name] for name in models if name in summary})
     if settings.agents > 1:
         console.print(f"Disagreement between agents: {summary['disagreement']:.2e}", highlight=False)
         _show_messages(console, summary["messages"])
@@ -182,17 +218,18 @@ def show_result(console: Console, run: Any, summary: Mapping[str, Any], folder: 
     )
 
 
-def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
+def _show_messages(console: Console, messages: MessageCounts) -> None:
     table = Table()
     for heading in ("messages of a step", "rows", "bytes", "plain float32"):
         table.add_column(heading, justify="left" if heading.startswith("m") else "right")
-    phases = ("forward", "backward", "consensus")
+    phases: tuple[PhaseName, ...] = get_args(PhaseName)
     for phase in phases:
         sent, plain = messages[phase], messages["plain"][phase]["bytes"]
         table.add_row(phase, f"{sent['rows']:,}", f"{sent['bytes']:,}", f"{plain:,}")
-    sent, plain = (sum(part[phase]["bytes"] for phase in phases) for part in (messages, messages["plain"]))
-    fewer = f": {plain / sent:.1f} times fewer" if plain > sent else ""
-    table.add_row(f"together{fewer}", "", f"{sent:,}", f"{plain:,}")
+    all_sent = sum(messages[phase]["bytes"] for phase in phases)
+    all_plain = sum(messages["plain"][phase]["bytes"] for phase in phases)
+    fewer = f": {all_plain / all_sent:.1f} times fewer" if all_plain > all_sent else ""
+    table.add_row(f"together{fewer}", "", f"{all_sent:,}", f"{all_plain:,}")
     table.add_section()
     table.add_row(
         "forward as the paper counts, B H",
@@ -209,8 +246,8 @@ def _show_messages(console: Console, messages: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
-    """What each shard holds."""
+def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder: Path) -> None:
+    """Print the size, the neighbours and the address of each shard."""
     table = Table(
         title=f"{len(shards)} shard{'s' * (len(shards) != 1)} in {escape(str(folder))}",
         title_justify="left",
@@ -229,8 +266,8 @@ def show_shards(console: Console, shards: Sequence[Any], folder: Path) -> None:
     console.print(table)
 
 
-def crew_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int, classes: bool = True) -> Table:
-    """Where each agent's process stands; without lines between columns, so that 80 characters do."""
+def process_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int, classes: bool = True) -> Table:
+    """Table of the agents' processes and their progress; without lines between columns, to fit in 80 characters."""
     title = f"{num_agents} agents, {steps} steps"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     score = "accuracy" if classes else "mse"

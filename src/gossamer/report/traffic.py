@@ -1,4 +1,4 @@
-"""The picture of Table II: test errors of traffic models, distributed and centralised, and references."""
+"""Picture of Table II: test errors of traffic models, distributed and centralised, and references."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from gossamer.report.curves import COLOURS, LABELS, save_figure, tidy
 
-Errors = Mapping[str, Mapping[str, NDArray[np.float64]]]  # by model and method, an error for each seed
+TestErrors = Mapping[str, Mapping[str, NDArray[np.float64]]]  # by model and method, an error for each seed
 
 
-def draw_table2(out: Path, found: Mapping[str, Errors], marks: Mapping[str, Mapping[str, float]]) -> list[str]:
+def draw_table2(out: Path, found: Mapping[str, TestErrors], marks: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Draw a panel for each data set, a row for each model; dots are means, bars go from the least to the largest
     error. `marks` are errors that need no training, vertical lines."""
     from matplotlib.figure import Figure

@@ -2,11 +2,14 @@
 
 The code is organised as follows:
     settings         typed settings of a run
+    options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined
+    topologies       topologies without a training run
     capacity         memory that weights and matrices need
     engine           the engine seam: how hosts' generators are driven
     training         the training loop: steps, evaluations, stops, resumption
+    records          types of evaluations, message counts and summaries
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
     advice           warnings about settings that are likely to disappoint

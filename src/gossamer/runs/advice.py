@@ -14,7 +14,6 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings
 
 SKEWED = 0.4  # mean total variation distance from which on local adam was seen to fall behind
-ENOUGH = 8  # rank of power below which agents with adam were seen far apart
 GROWING = 5  # evaluations in a row
 
 
@@ -35,20 +34,14 @@ def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int)
 def warn_before(deployment: Deployment, settings: Settings) -> None:
     """What can be told before a run begins."""
     warn_of_skewed_labels(deployment, settings)
-    warn_of_low_rank(settings)
+    warn_of_consensus(settings)
 
 
-def warn_of_low_rank(settings: Settings) -> None:
+def warn_of_consensus(settings: Settings) -> None:
     """Adam moves every weight by about as much, whatever its gradient: agents differ in many directions at once."""
-    rank = settings.compression.rank
-    if settings.update == "adam" and settings.agents > 1 and 0 < rank < ENOUGH:
-        warnings.warn(
-            f"adam moves agents apart in many directions at once, and power:{rank} brings them together in {rank} of "
-            "each weight matrix: they may stay far apart and lose accuracy; take --compress choco:bits=4 or "
-            f"power:{ENOUGH}, or --update momentum",
-            GossamerWarning,
-            stacklevel=2,
-        )
+    advice = settings.consensus_method.advice.adam
+    if advice is not None and settings.update == "adam" and settings.agents > 1:
+        warnings.warn(advice, GossamerWarning, stacklevel=2)
 
 
 def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
@@ -67,9 +60,10 @@ def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
 
 
 def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence[float]) -> bool:
-    """Where choco's copies lag so far behind that mixing drives the agents apart: they differ by more than a weight,
-    and more so at every one of the last evaluations. Gives whether it was told."""
-    if settings.compression.kind != "choco" or len(disagreements) <= GROWING:
+    """Where mixing drives the agents apart and the method of consensus knows a remedy: they differ by more than a
+    weight, and more so at every one of the last evaluations. Return whether a warning was given."""
+    remedy = settings.consensus_method.advice.drift
+    if remedy is None or len(disagreements) <= GROWING:
         return False
     last = disagreements[-1 - GROWING :]
     size = sum(float(part.abs().sum()) for part in host.params.values())
@@ -77,12 +71,9 @@ def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence
     growing = all(after >= before for before, after in pairwise(last))  # what is not known is no reason
     if not (growing and last[-1] >= mean and last[-1] >= 4 * last[0]):
         return False
-    words = settings.compress.removeprefix("choco:").split(",")
-    kept = [word for word in words if not word.startswith("gamma=")]
-    smaller = f"choco:{','.join([*kept, f'gamma={settings.compression.gamma / 4:.2g}'])}"
     warnings.warn(
         f"the agents' weights move apart: at step {host.step} two of them differ by {last[-1]:.2g} on average, and a "
-        f"weight is {mean:.2g}; choco's mixing step is too large, give a smaller one: --compress {smaller}",
+        f"weight is {mean:.2g}; {remedy}",
         GossamerWarning,
         stacklevel=2,
     )

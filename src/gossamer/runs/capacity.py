@@ -2,13 +2,13 @@
 
 import math
 
+from gossamer.agents.rules import make_rule, num_statistics
 from gossamer.errors import GossamerError
 from gossamer.machine import as_size, available_memory
 from gossamer.model import Network
 from gossamer.runs.settings import Settings
 
 DRAWS = 3 * 8  # bytes for a parameter of the layer whose initial weights are drawn, in float64
-STATE = {"gd": 0, "momentum": 1, "adam": 2}  # arrays like the weights that an update rule keeps
 TRACKING = 2  # the tracker and the last gradient
 MATRICES = 4  # matrices [m, m] of 8 bytes that are there at once: B, its counts, links and C
 
@@ -17,7 +17,7 @@ def check_host(network: Network, settings: Settings, num_hosted: int, num_vertic
     """Refuse a network that the machine cannot hold: for each hosted agent its weights, their gradient and the update
     rule's state, and for each vertex the input and the output of the widest layer."""
     itemsize, p = settings.torch_dtype.itemsize, network.num_parameters
-    copies = 2 + STATE[settings.update] + (TRACKING if settings.tracks else 0)
+    copies = 2 + num_statistics(make_rule(settings.update)) + (TRACKING if settings.tracks else 0)
     drawn = DRAWS * max(map(math.prod, network.shapes().values())) + p * itemsize
     weights = num_hosted * max(drawn, p * copies * itemsize)
     widest = max(layer.inputs + layer.outputs for layer in network.layers[1:] or network.layers)

@@ -1,6 +1,5 @@
 """A deployment: which agent holds what and who talks to whom; data, assignment and topology joined (Sec. III-A)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer import topology
-from gossamer.agents.consensus.compression import PLAIN
-from gossamer.agents.host import Host, Training, host_of_share, initial_params, make_host
+from gossamer.agents.consensus.plain import PlainMethod
+from gossamer.agents.host import Host, TrainingOptions, host_of_share, initial_params, make_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
-from gossamer.assignment import ASSIGNMENTS, assign, given, shared_edges
+from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
 from gossamer.data import DataGraph
-from gossamer.data.rows import named_rows, whole_number
+from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
 from gossamer.runs.capacity import check_agents, check_host
 from gossamer.runs.settings import Settings
-
-Progress = Callable[[int, str], None]  # of a design's iterations and what they reached
+from gossamer.topology import Progress as Progress
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,13 @@ def make_deployment(
     check_agents(m)
     if shift is not None:
         shift = sparse.csr_array(shift)
-    owner = given(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
+    owner = check_assignment(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
     shared = shared_edges(graph, owner, m)
     certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
     links = certificate.links
     _check(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
-    kept = graph.restricted_to(carried)
+    kept = graph.restrict_to(carried)
     if shift is None:
         shift = make_shift(kept.adjacency, settings.shift_kind)
     else:
@@ -103,9 +101,9 @@ def network_for(num_features: int, num_outputs: int, settings: Settings) -> Netw
     )
 
 
-def training_of(settings: Settings) -> Training:
+def training_of(settings: Settings) -> TrainingOptions:
     """How to train, by the settings."""
-    return Training(
+    return TrainingOptions(
         rule=make_rule(settings.update, settings.momentum),
         step_size=settings.step_size,
         step_decay=settings.step_decay,
@@ -116,7 +114,7 @@ def training_of(settings: Settings) -> Training:
         seed=settings.seed,
         track=settings.tracks,
         row_codec=settings.row_codec,
-        compression=settings.compression if settings.agents > 1 else PLAIN,
+        consensus=settings.consensus_method if settings.agents > 1 else PlainMethod(),
     )
 
 
@@ -171,9 +169,9 @@ def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
     number = {name: i for i, name in enumerate(graph.names or map(str, range(graph.num_vertices)))}
     owner = np.full(graph.num_vertices, -1, dtype=np.int64)
     expected = f"rows vertex,agent with vertices of {graph.name} and agent numbers"
-    for line, (vertex, agent) in named_rows(path, ("vertex", "agent"), expected):
+    for line, (vertex, agent) in read_named_rows(path, ("vertex", "agent"), expected):
         try:
-            owner[number[vertex]] = whole_number(agent)
+            owner[number[vertex]] = parse_whole_number(agent)
         except (KeyError, ValueError) as error:
             found = shown(vertex) if isinstance(error, KeyError) else shown(agent)
             raise GossamerError(f"{path}, line {line}: expected {expected}; this does not fit: {found}") from None
@@ -181,35 +179,31 @@ def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
     if len(missing):
         raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
     with naming(path):
-        return given(owner, graph.num_vertices, settings.agents)
+        return check_assignment(owner, graph.num_vertices, settings.agents)
 
 
 def connect(
     shared: NDArray[Any], settings: Settings, progress: Progress | None = None, **design_options: Any
 ) -> topology.Certificate:
     """The topology that the settings ask for, given B [m, m]: designed, or links of a family with mixing weights."""
-    m = len(shared)
-    needed = topology.needed(shared)
-    if settings.topology == "admm" and m > 1:
-        made = topology.design(
+    choice = topology.TOPOLOGIES[settings.topology]
+    if choice.design is not None and len(shared) > 1:
+        made = choice.design(
             shared, settings.gap, nonnegative=settings.nonnegative, progress=progress, **design_options
         )
         designed = topology.certify_design(made)
         if settings.keep_links == 1.0:
             return designed
-        links = designed.links
-        links = topology.drop_links(links, settings.keep_links, settings.seed)
+        links = topology.drop_links(designed.links, settings.keep_links, settings.seed)
     else:
-        links = _named_links(needed, settings)
-    if settings.mixing == "fastest":
-        return topology.certify(topology.fastest(links, settings.nonnegative), links, needed)
-    return topology.certify(topology.WEIGHTS[settings.mixing](links), links, needed)
+        links = _links(choice, shared, settings)
+    weights = topology.MIXING_WEIGHTS[settings.mixing](links, settings.nonnegative)
+    return topology.certify(weights, links, topology.needed_links(shared))
 
 
-def _named_links(needed: topology.Links, settings: Settings) -> topology.Links:
-    """The links of the topology that the settings name, which is not a designed one."""
-    family = topology.FAMILIES.get(settings.topology)
-    links = needed if family is None else family(len(needed), settings.seed)
+def _links(choice: topology.Topology, shared: NDArray[Any], settings: Settings) -> topology.Links:
+    """Links of a topology that is not designed, fewer if the settings keep a fraction of them."""
+    links = topology.check_agent_graph(choice.links(shared, settings.seed), len(shared))
     return topology.drop_links(links, settings.keep_links, settings.seed)
 
 
@@ -227,10 +221,9 @@ def _given(combination: NDArray[np.float64], shared: NDArray[np.int64], settings
         raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {C.shape}")
     if not np.isfinite(C).all():
         raise GossamerError("C holds NaN or infinite entries")
-    needed = topology.needed(shared)
-    if settings.topology == "admm" and m > 1:
-        return topology.certify(C, topology.links_of(C), needed)
-    return topology.certify(C, _named_links(needed, settings), needed)
+    choice = topology.TOPOLOGIES[settings.topology]
+    links = topology.links_of(C) if choice.design is not None else _links(choice, shared, settings)
+    return topology.certify(C, links, topology.needed_links(shared))
 
 
 def _check(found: topology.Assumptions, settings: Settings) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,9 +30,10 @@ from gossamer.runs.arrays import Arrays
 from gossamer.runs.checkpoints import newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, checked, read_json, read_lines, to_json
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
+from gossamer.runs.records import Record, Summary
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
-from gossamer.runs.training import Record, Run, with_weights
+from gossamer.runs.training import Run, with_weights
 
 VERSION = version("gossamer")
 Begin = Callable[..., Run]  # like `start`: from graph, settings, and an assignment, a combination, a shift
@@ -128,18 +129,18 @@ def read_references(folder: Path) -> dict[str, list[Record]]:
     histories: dict[str, list[Record]] = {}
     path = folder / "references.jsonl"
     for record in _read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
-        histories.setdefault(record.pop("model"), []).append(record)
+        histories.setdefault(record.pop("model"), []).append(cast(Record, record))
     for name, history in histories.items():
         _check_order(history, f"{path}, {name}")
     return histories
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> Summary:
     """The summary that a run directory holds."""
-    return dict(read_manifest(folder).summary)
+    return cast(Summary, read_manifest(folder).summary)
 
 
-def save_summary(folder: Path, state: Run, summary: Mapping[str, Any], complete: bool = False) -> None:
+def save_summary(folder: Path, state: Run, summary: Summary, complete: bool = False) -> None:
     """run.json; `complete` once the run and its references are done."""
     content = {
         "format": FORMAT,
@@ -197,7 +198,8 @@ def restored(folder: Path, state: Run) -> Run:
     if found is not None:
         state = with_weights(state, found.params, found.state, found.step, str(found.path))
         classes = state.host.full_pass.targets.dtype == torch.int64
-        history = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
+        read = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
+        history = cast(list[Record], read)
         _check_order(history, str(folder / "metrics.jsonl"))
         state.history = [record for record in history if record["step"] <= found.step]
         if found.step and not state.history:
@@ -246,9 +248,9 @@ def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin:
     return state
 
 
-def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[Record]:
+def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:
     """The evaluations of a file, which must all have this score."""
-    records: list[Record] = []
+    records: list[dict[str, Any]] = []
     for source, content in read_lines(path):
         record = checked(model, content, source)
         for mask in MASKS if score is not None else ():
@@ -263,7 +265,7 @@ def _check_order(history: list[Record], source: str) -> None:
         raise GossamerError(f"{source}: the evaluations' steps should ascend")
 
 
-def _null_is_nan(content: Record) -> Record:
+def _null_is_nan(content: dict[str, Any]) -> dict[str, Any]:
     return {
         name: math.nan if value is None else _null_is_nan(value) if isinstance(value, dict) else value
         for name, value in content.items()

@@ -1,7 +1,7 @@
 """Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from gossamer.agents.plan import message_rows
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.records import MessageCounts, RowCount
 from gossamer.runs.settings import Settings
 
 Facts = dict[str, Any]
@@ -26,13 +27,13 @@ def facts_of(deployment: Deployment) -> Facts:
         "num_edges": graph.num_edges,
         "num_classes": graph.num_classes,
         "num_links": int(np.triu(deployment.links, 1).sum()),
-        "added_links": certificate.num_added,
+        "added_links": certificate.num_added_links,
         "spectral_radius": certificate.assumptions.spectral_radius,
         "edges_kept": deployment.edges_kept,
     }
 
 
-def total_bytes(messages: Mapping[str, Any], settings: Settings, steps: int) -> int:
+def total_bytes(messages: MessageCounts, settings: Settings, steps: int) -> int:
     """Of all rows and weights in so many steps."""
     mixed = steps // settings.consensus_every if settings.consensus_every else 0
     rows = messages["forward"]["bytes"] + messages["backward"]["bytes"]
@@ -50,8 +51,8 @@ def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[n
             {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
         )
     k, z = np.nonzero(deployment.combination)
-    # Each neighbour hears something else, or every host the same once.
-    whom = z if settings.compression.kind == "power" else hosting[z]
+    # Every host receives the same once, or each neighbour something else.
+    whom = hosting[z] if settings.consensus_method.broadcasts else z
     told = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
     return {
         "forward": sum(moved.values()),
@@ -60,7 +61,7 @@ def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[n
     }
 
 
-def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]:
+def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
     """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
     A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. The paper's count is B_kz rows
@@ -87,16 +88,19 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
                 "shared_edges": int(deployment.shared_edges[k, z]),
             }
         )
-    phases = {
-        phase: {unit: sum(link[f"{phase}_{unit}"] for link in links) for unit in ("rows", "bytes")}
-        for phase in ("forward", "backward", "consensus")
-    }
+
+    def count(phase: str) -> RowCount:
+        return {
+            "rows": sum(one[f"{phase}_rows"] for one in links),
+            "bytes": sum(one[f"{phase}_bytes"] for one in links),
+        }
+
     told = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
-    plain = {"forward": numbers, "backward": numbers, "consensus": int(told) * deployment.network.num_parameters}
+    sent = int(told) * deployment.network.num_parameters
     gathers, widths = _layers(deployment, settings)
     full = message_rows(deployment.shift, gathers, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     batch = graph.batch or 1
-    evaluation = {
+    evaluation: RowCount = {
         "rows": sum(sum(one.values()) for rounds in full for one in rounds),
         "bytes": sum(
             sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True) for one in rounds
@@ -104,9 +108,15 @@ def count_messages(deployment: Deployment, settings: Settings) -> dict[str, Any]
     }
     both_ways, times = int(deployment.shared_edges.sum()), _times(deployment, settings)
     return {
-        **phases,
+        "forward": count("forward"),
+        "backward": count("backward"),
+        "consensus": count("consensus"),
         "evaluation": evaluation,
-        "plain": {phase: {"bytes": 4 * count} for phase, count in plain.items()},
+        "plain": {
+            "forward": {"bytes": 4 * numbers},
+            "backward": {"bytes": 4 * numbers},
+            "consensus": {"bytes": 4 * sent},
+        },
         "paper": {
             "rows": both_ways * sum(len(rounds) for rounds in full),
             "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
@@ -161,4 +171,4 @@ def _vectors(settings: Settings) -> int:
 
 def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
     """Of one such vector, as it is sent."""
-    return settings.compression.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)
+    return settings.consensus_method.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)

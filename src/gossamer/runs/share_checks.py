@@ -11,7 +11,7 @@ from gossamer.agents.share import MASKS, Share
 from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
-from gossamer.model.gather import Gather, Rows
+from gossamer.model.gather import Gather, VertexMask
 from gossamer.runs.arrays import INTS, Arrays
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import network_for
@@ -108,7 +108,9 @@ def _take_owner(arrays: Arrays, n: int, m: int, talks: set[int] | None) -> NDArr
     return owner
 
 
-def _take_data(arrays: Arrays, rows: int, num_classes: int | None) -> tuple[Any, int | None, dict[str, Rows], Any]:
+def _take_data(
+    arrays: Arrays, rows: int, num_classes: int | None
+) -> tuple[Any, int | None, dict[str, VertexMask], Any]:
     """Features, the length of their time axis, masks and targets."""
     features = arrays.take_features(rows)
     times = int(features.shape[1]) if features.ndim == 3 else None
@@ -117,7 +119,7 @@ def _take_data(arrays: Arrays, rows: int, num_classes: int | None) -> tuple[Any,
     return features, times, masks, arrays.take_targets(rows, times, num_classes, used)
 
 
-def _take_entries(arrays: Arrays, n: int, hosted: Rows) -> tuple[Any, Any, Any]:
+def _take_entries(arrays: Arrays, n: int, hosted: VertexMask) -> tuple[Any, Any, Any]:
     row = arrays.take_within("shift.row", max(n, 1), None, dtypes=INTS)
     column = arrays.take_within("shift.column", max(n, 1), len(row), dtypes=INTS)
     values = arrays.take_finite("shift.value", "float64", len(row))
@@ -134,9 +136,9 @@ def _take_fields(
     gathers: Sequence[Gather],
     n: int,
     entries: tuple[Any, Any, Any],
-    hosted: Rows,
-    outputs: Rows,
-) -> list[list[Rows]]:
+    hosted: VertexMask,
+    outputs: VertexMask,
+) -> list[list[VertexMask]]:
     """U_0, ..., U_P of each layer: on hosted vertices those that D reaches from the `outputs`, as `walk_fields` finds
     them; on others' at least these."""
     fields = [
@@ -151,7 +153,7 @@ def _take_fields(
         name, stored, chosen = f"field.{kind}.{layer}", fields[layer], gathers[layer]
         beyond = iter(stored[1:])  # what others' vertices need is known to them alone
 
-        def reach(rows: Rows, beyond: Iterator[Rows] = beyond) -> Rows:
+        def reach(rows: VertexMask, beyond: Iterator[VertexMask] = beyond) -> VertexMask:
             reached = np.zeros(n, dtype=bool)
             reached[column[rows[row] & (values != 0)]] = True
             return np.where(hosted, reached, reached | next(beyond))
@@ -165,7 +167,7 @@ def _take_fields(
     return fields
 
 
-def _take_train_times(arrays: Arrays, times: int, train: Rows) -> NDArray[np.int64]:
+def _take_train_times(arrays: Arrays, times: int, train: VertexMask) -> NDArray[np.int64]:
     found = arrays.take_within("train_times", times, None)
     if (np.diff(found) <= 0).any() or not np.isin(np.flatnonzero(train.any(0)), found).all():
         arrays.refuse("train_times", "ascending time steps, all with a training example among them", "others")

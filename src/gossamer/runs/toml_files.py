@@ -12,7 +12,7 @@ from typing import Any
 from gossamer.errors import GossamerError, one_line
 from gossamer.files import read_text
 
-MOST_BYTES = 1_000_000
+MOST_TOML_BYTES = 1_000_000
 MOST_DOTS = 8  # in a key
 MOST_BRACKETS = 16  # inside each other
 TOKENS = re.compile(
@@ -30,7 +30,7 @@ TOKENS = re.compile(
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file, unchecked but for their number and depth."""
-    text = read_text(path, MOST_BYTES)
+    text = read_text(path, MOST_TOML_BYTES)
     _check_depth(path, text)
     try:
         return tomllib.loads(text)

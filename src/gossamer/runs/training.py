@@ -23,10 +23,9 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.engine import Engine
 from gossamer.runs.memory import kept_memory
 from gossamer.runs.message_counts import Facts, count_messages, facts_of
+from gossamer.runs.records import MessageCounts, Record, Reference
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors
-
-Record = dict[str, Any]  # one evaluation: step, scores of each mask, disagreement, stationarity
 
 
 @dataclass
@@ -55,9 +54,10 @@ class Run:
         return self.stored or facts_of(self.deployment)
 
     @property
-    def messages(self) -> dict[str, Any]:
+    def messages(self) -> MessageCounts:
         """What a step sends."""
-        return self.stored["messages"] if self.stored else count_messages(self.deployment, self.settings)
+        stored: MessageCounts | None = self.stored.get("messages")
+        return stored if stored is not None else count_messages(self.deployment, self.settings)
 
     @property
     def complete(self) -> bool:
@@ -177,7 +177,14 @@ def _record(state: Run) -> Record:
 
 def short_record(state: Run) -> Record:
     """Scores and disagreement alone, which cost no gradient."""
-    return {"step": state.host.step, **state.scores(), "disagreement": disagreement_of(state)}
+    found = state.scores()
+    return {
+        "step": state.host.step,
+        "train": found["train"],
+        "validation": found["validation"],
+        "test": found["test"],
+        "disagreement": disagreement_of(state),
+    }
 
 
 def disagreement_of(state: Run) -> float:
@@ -188,14 +195,14 @@ def disagreement_of(state: Run) -> float:
 
 def _check_loss(loss: float, state: Run) -> None:
     if not math.isfinite(loss):
-        mixing = " or a smaller gamma in --compress" if state.settings.compression.kind == "choco" else ""
+        remedy = state.settings.consensus_method.advice.divergence
         raise GossamerError(
             f"the training loss is {loss} at step {state.host.step}: the run has diverged; try a smaller --step-size"
-            f"{mixing}"
+            f"{f' or {remedy}' if remedy else ''}"
         )
 
 
-def baseline_settings(settings: Settings) -> dict[str, Settings]:
+def baseline_settings(settings: Settings) -> dict[Reference, Settings]:
     """The comparison models, trained the same way: the centralised network, and the same without the graph."""
     alone = {"agents": 1, "assignment": "bfs", "topology": "complete"}
     plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}

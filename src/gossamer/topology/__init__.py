@@ -1,70 +1,112 @@
 """The communication graph and its combination matrix C (Sec. III-C, IV); arrays in, arrays out.
 
 The code is organised as follows:
-    families      agent graphs: complete, ring, line, star, grid, torus, random, exponential, what the data needs
-    weights       C on a given graph: Metropolis-Hastings, uniform
+    families      agent graphs: complete, ring, line, star, grid, torus, exponential, random, needed by the data
+    weights       C on a given graph: Metropolis-Hastings, maximum degree
     fastest       C on a given graph with the least spectral radius
     admm          Algorithm 2, eq. (30)-(38), and the bound that its multiplier proves
-    anderson      its acceleration
+    anderson      Anderson acceleration of Algorithm 2
     design        problem (29) solved to a matrix that can be deployed
     assumptions   (A1)-(A3), measured
-    certificate   what is known of a topology, for people and for programs
+    sweep         designs for many gaps
+    certificate   measurements of a topology, for people and for programs
     restriction   fewer links than the data graph needs
-    checks        the input of a design
+    checks        checks of links and of a design's input
+Here stand the choices of `--topology` and `--mixing`, each a table by name. A new topology is one value in TOPOLOGIES.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from gossamer.topology.assumptions import Assumptions, check_assumptions
 from gossamer.topology.certificate import Certificate, certify, certify_design
-from gossamer.topology.checks import check_shared_edges
+from gossamer.topology.checks import check_agent_graph, check_shared_edges
 from gossamer.topology.design import Design, design
 from gossamer.topology.families import (
-    FAMILIES,
     Links,
+    Matrix,
     complete,
-    components,
+    count_components,
     exponential,
     grid,
     line,
     links_of,
-    needed,
+    needed_links,
     random_connected,
     ring,
     star,
     torus,
 )
-from gossamer.topology.fastest import fastest, fastest_mixing
+from gossamer.topology.fastest import Progress, fastest_mixing, fastest_weights
 from gossamer.topology.restriction import carried_edges, drop_links
-from gossamer.topology.weights import metropolis, uniform
-
-WEIGHTS = {"metropolis": metropolis, "uniform": uniform, "fastest": fastest}
+from gossamer.topology.sweep import RADII, Sweep, SweepPoint, random_shared_edges, sweep_gaps
+from gossamer.topology.weights import max_degree_weights, metropolis_weights
 
 __all__ = [
-    "FAMILIES",
-    "WEIGHTS",
+    "MIXING_WEIGHTS",
+    "RADII",
+    "TOPOLOGIES",
     "Assumptions",
     "Certificate",
     "Design",
     "Links",
+    "Matrix",
+    "Progress",
+    "Sweep",
+    "SweepPoint",
+    "Topology",
     "carried_edges",
     "certify",
     "certify_design",
+    "check_agent_graph",
     "check_assumptions",
     "check_shared_edges",
     "complete",
-    "components",
+    "count_components",
     "design",
     "drop_links",
     "exponential",
-    "fastest",
     "fastest_mixing",
+    "fastest_weights",
     "grid",
     "line",
     "links_of",
-    "metropolis",
-    "needed",
+    "max_degree_weights",
+    "metropolis_weights",
+    "needed_links",
     "random_connected",
+    "random_shared_edges",
     "ring",
     "star",
+    "sweep_gaps",
     "torus",
-    "uniform",
 ]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A choice of `--topology`: links alone, which get weights from MIXING_WEIGHTS, or C designed with its links."""
+
+    links: Callable[[Matrix, int], Links]  # of B [m, m], the edges that agents share, and a seed: who may talk [m, m]
+    design: Callable[..., Design] | None = None  # of B, the gap and the options of `design`
+
+
+TOPOLOGIES: dict[str, Topology] = {
+    "admm": Topology(lambda B, seed: complete(len(B)), design),
+    "needed": Topology(lambda B, seed: needed_links(B)),
+    "complete": Topology(lambda B, seed: complete(len(B))),
+    "ring": Topology(lambda B, seed: ring(len(B))),
+    "line": Topology(lambda B, seed: line(len(B))),
+    "star": Topology(lambda B, seed: star(len(B))),
+    "grid": Topology(lambda B, seed: grid(len(B))),
+    "torus": Topology(lambda B, seed: torus(len(B))),
+    "exponential": Topology(lambda B, seed: exponential(len(B))),
+    "random": Topology(lambda B, seed: random_connected(len(B), seed)),
+}
+
+# Choices of `--mixing`: C [m, m] on the links, without negative weights if the second argument says so.
+MIXING_WEIGHTS: dict[str, Callable[[Links, bool], Matrix]] = {
+    "metropolis": lambda links, nonnegative: metropolis_weights(links),
+    "uniform": lambda links, nonnegative: max_degree_weights(links),
+    "fastest": fastest_weights,
+}

@@ -1,18 +1,22 @@
-"""Anderson acceleration of a fixed-point iteration W <- G(W), for the slow last digits of Algorithm 2."""
+"""Anderson acceleration of a fixed-point iteration W <- G(W), for the slow last digits of Algorithm 2.
+
+Anderson 1965, Iterative procedures for nonlinear integral equations; in the form of Walker and Ni 2011, Anderson
+acceleration for fixed-point iterations, periodic (plain steps in between) and safeguarded.
+"""
 
 import numpy as np
 
 from gossamer.topology.families import Matrix
 
-VANISHED = 1e-200  # squared steps below this are rounding, and near the smallest numbers that there are
-EVERY = 5  # plain steps between two accelerated ones
+UNDERFLOW = 1e-200  # squared steps below this are rounding, near the smallest floating-point numbers
+ACCELERATE_EVERY = 5  # steps
 
 
 class Anderson:
-    """Every fifth step is the combination of the last few with the least residual; a step that proves worse is undone.
+    """Accelerator: every fifth step combines the last `memory` steps, and is undone if it increases the residual.
 
-    With f = G(W) - W it minimises ||f - sum_i gamma_i df_i|| over the remembered steps i and takes
-    G(W) - sum_i gamma_i dg_i. Plain steps never make the residual grow, so neither does the whole.
+    With f = G(W) - W it minimises ||f - sum_i gamma_i df_i|| over these steps i and takes G(W) - sum_i gamma_i dg_i.
+    Plain steps never increase the residual of a non-expansive G, so neither does the whole iteration.
     """
 
     def __init__(self, memory: int) -> None:
@@ -20,13 +24,13 @@ class Anderson:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, because the iteration has changed."""
+        """Restart, because G has changed."""
         self._steps = 0
         self._last: tuple[Matrix, Matrix, float] | None = None  # residual, plain step and norm, one call ago
         self._on_trial = False
 
     def __call__(self, W: Matrix, step: Matrix) -> Matrix:
-        """The next W after this one, whose plain step is G(W)."""
+        """Next iterate after W, where `step` is the plain step G(W)."""
         f, g = (step - W).ravel(), step.ravel()
         size = float(np.sqrt(f @ f))
         if self._last is None:
@@ -47,7 +51,7 @@ class Anderson:
         count = min(self._steps, self._memory)
         gram = self._gram[:count, :count]
         scale = float(gram.trace())
-        self._on_trial = scale > VANISHED and self._steps % EVERY == EVERY - 1
+        self._on_trial = scale > UNDERFLOW and self._steps % ACCELERATE_EVERY == ACCELERATE_EVERY - 1
         if not self._on_trial:
             return step
         gamma = np.linalg.solve(gram + 1e-10 * scale * np.eye(count), self._df[:count] @ f)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.topology.families import Links, components
+from gossamer.topology.families import Links, count_components
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Assumptions:
     row_error: float
     spectral_radius: float  # rho(C - 11^T/m)
     off_links: float  # the largest |C_kz| where agents k and z may not talk
-    own_weight: float  # the least |C_kk|; (28) has A_kk = 0, so that it must not vanish
-    components: int  # of the graph that C's nonzero entries draw
-    radius: float  # 1 - gap, which the spectral radius must not exceed; 1 if no gap was asked for
+    own_weight: float  # the least |C_kk|, which (28) wants to be nonzero
+    components: int  # of the graph of C's nonzero entries
+    radius: float  # 1 - gap, the limit of the spectral radius; 1 without a gap
 
     @property
     def a1(self) -> bool:
@@ -53,6 +53,6 @@ def check_assumptions(combination: NDArray[np.float64], links: Links, radius: fl
         spectral_radius=float(abs(spectrum).max()),
         off_links=float(abs(combination[off]).max(initial=0.0)),
         own_weight=float(abs(np.diag(combination)).min()),
-        components=components(combination != 0),
+        components=count_components(combination != 0),
         radius=1.0 if radius is None else radius,
     )

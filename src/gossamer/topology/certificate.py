@@ -1,4 +1,4 @@
-"""What is known of a topology: (A1)-(A3), its links and spectrum, its proved optimality, and what a round costs."""
+"""Certificate of a topology: (A1)-(A3), links, spectrum, proved optimality, and the cost of a consensus round."""
 
 import math
 from dataclasses import dataclass
@@ -11,31 +11,33 @@ from gossamer.topology.assumptions import Assumptions, check_assumptions
 from gossamer.topology.design import Design
 from gossamer.topology.families import Links, links_of
 
-REDUCTION = 1e-3  # of the disagreement, for which rounds are predicted
+REDUCTION = 1e-3  # of the disagreement, after the predicted number of rounds
 
 
 @dataclass(frozen=True)
 class Certificate:
+    """Measurements of a C [m, m] on its links."""
+
     combination: NDArray[np.float64]  # C [m, m]
-    links: Links  # who talks to whom
-    needed: Links  # who shares data edges
+    links: Links  # pairs of agents that talk [m, m]
+    needed_links: Links  # where agents share data edges
     assumptions: Assumptions
     spectrum: NDArray[np.float64]  # the eigenvalues of C, ascending; 1 is among them
     objective: float  # ||C o A||_1: the weight on links that the data does not need
-    design: Design | None  # the gap asked for, the floor and the proved bound, if C was designed
+    design: Design | None  # gap, floor and proved bound, if C was designed
 
     @property
     def num_agents(self) -> int:
         return len(self.combination)
 
     @property
-    def added(self) -> Links:
-        """The links that the data does not need."""
-        return self.links & ~self.needed
+    def added_links(self) -> Links:
+        """Links that the data does not need [m, m]."""
+        return self.links & ~self.needed_links
 
     @property
-    def num_added(self) -> int:
-        return int(self.added.sum()) // 2
+    def num_added_links(self) -> int:
+        return int(self.added_links.sum()) // 2
 
     @property
     def nonnegative(self) -> bool:
@@ -43,7 +45,7 @@ class Certificate:
 
     @property
     def sparsity(self) -> float:
-        """The share of zero entries of C."""
+        """Fraction of zero entries of C."""
         return float((self.combination == 0).mean())
 
     @property
@@ -55,7 +57,7 @@ class Certificate:
         return 1 if radius <= REDUCTION else math.ceil(math.log(REDUCTION) / math.log(radius))
 
     def bytes_per_round(self, num_parameters: int, bytes_each: int = 4) -> int:
-        """What all agents send in a round: each its parameters to each neighbour."""
+        """Bytes that all agents send in a round: each its parameters to each neighbour."""
         return int(self.links.sum()) * num_parameters * bytes_each
 
     def to_dict(self, num_parameters: int, bytes_each: int = 4) -> dict[str, Any]:
@@ -68,9 +70,9 @@ class Certificate:
             "spectrum": self.spectrum.tolist(),
             "objective": self.objective,
             "lower_bound": made and made.lower_bound,
-            "needed_links": _pairs(self.needed & self.links),
-            "added_links": _pairs(self.added),
-            "missing_links": _pairs(self.needed & ~self.links),
+            "needed_links": _pairs(self.needed_links & self.links),
+            "added_links": _pairs(self.added_links),
+            "missing_links": _pairs(self.needed_links & ~self.links),
             "holds": found.holds,
             "asymmetry": found.asymmetry,
             "row_error": found.row_error,
@@ -89,22 +91,24 @@ class Certificate:
         }
 
 
-def certify(combination: NDArray[np.float64], links: Links, needed: Links, design: Design | None = None) -> Certificate:
+def certify(
+    combination: NDArray[np.float64], links: Links, needed_links: Links, design: Design | None = None
+) -> Certificate:
     """Measure a C [m, m] on its links against the links that the data needs."""
     return Certificate(
         combination,
         links,
-        needed,
+        needed_links,
         check_assumptions(combination, links, None if design is None else 1.0 - design.gap),
         np.asarray(np.linalg.eigvalsh((combination + combination.T) / 2), dtype=np.float64),
-        float(abs(combination[~needed & ~np.eye(len(needed), dtype=bool)]).sum()),
+        float(abs(combination[~needed_links & ~np.eye(len(needed_links), dtype=bool)]).sum()),
         design,
     )
 
 
 def certify_design(made: Design) -> Certificate:
-    """The certificate of a designed C on the links that it has."""
-    return certify(made.combination, links_of(made.combination), made.needed, made)
+    """Measure a designed C on its own links."""
+    return certify(made.combination, links_of(made.combination), made.needed_links, made)
 
 
 def _pairs(links: Links) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""What a design accepts: the matrix B of shared edges, the gap and the floor; a mistake is told plainly."""
+"""Checks of an agent graph, and of a design's input: the matrix B of shared edges, the gap and the floor."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,7 +7,7 @@ from gossamer.errors import GossamerError
 
 
 def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
-    """B [m, m]: B_kz > 0 where agents k and z share data edges; the diagonal does not matter and comes back as 0."""
+    """Require B [m, m] with B_kz > 0 where agents k and z share data edges; the returned diagonal is 0."""
     try:
         if np.iscomplexobj(shared_edges):
             raise TypeError("it has complex entries")
@@ -35,7 +35,20 @@ def check_shared_edges(shared_edges: ArrayLike) -> NDArray[np.float64]:
     return B
 
 
+def check_agent_graph(links: NDArray[np.bool_], num_agents: int) -> NDArray[np.bool_]:
+    """Require an undirected agent graph: boolean [m, m], symmetric, no self-links."""
+    if links.dtype != np.bool_ or links.shape != (num_agents, num_agents):
+        raise GossamerError(
+            f"links must be booleans, {num_agents} x {num_agents}, one row for each agent; got {links.dtype} "
+            f"{links.shape}"
+        )
+    if (links != links.T).any() or links.diagonal().any():
+        raise GossamerError("links must be symmetric and join no agent to itself")
+    return links
+
+
 def check_gap(gap: float, floor: float | None, num_agents: int, tolerance: float) -> None:
+    """Require a gap, a floor and a tolerance that problem (29) can have."""
     if not 0.0 < gap <= 1.0:
         raise GossamerError(f"the gap must be above 0 and at most 1, got {gap:g}; the paper uses 0.5")
     if gap < 1e-9:

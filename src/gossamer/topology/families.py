@@ -1,4 +1,9 @@
-"""Agent graphs with given links: boolean [m, m], symmetric, no self-links."""
+"""Families of agent graphs: boolean [m, m], symmetric, no self-links.
+
+The exponential graph is that of Assran, Loizou, Ballas and Rabbat 2019, Stochastic gradient push for distributed deep
+learning, in its static and here undirected form (Ying et al. 2021, Exponential graph is provably efficient for
+decentralized deep training).
+"""
 
 import math
 from collections.abc import Callable
@@ -34,22 +39,22 @@ def star(num_agents: int) -> Links:
 
 
 def grid(num_agents: int) -> Links:
-    """Agents in rows and columns talk along both; as near to a square as the divisors of m allow (a line if prime)."""
+    """Agents in rows and columns talk along both; as square as the divisors of m allow (a line if m is prime)."""
     return _product(line, num_agents)
 
 
 def torus(num_agents: int) -> Links:
-    """A grid whose rows and columns close to rings."""
+    """Grid whose rows and columns are rings."""
     return _product(ring, num_agents)
 
 
 def exponential(num_agents: int) -> Links:
-    """The static exponential graph: agent k talks to k +- 1, 2, 4, 8, ... (modulo m)."""
+    """Exponential graph: agent k talks to k +- 1, 2, 4, 8, ... (modulo m)."""
     return _circulant(num_agents, [2**j for j in range(max(1, math.ceil(math.log2(max(2, num_agents)))))])
 
 
 def random_connected(num_agents: int, seed: int = 0) -> Links:
-    """A random tree with random links added, each with the same probability: log2(m) links an agent in the mean."""
+    """Random tree with random links added, each with the same probability: log2(m) links per agent on average."""
     random = np.random.default_rng(seed)
     m = num_agents
     links = np.zeros((m, m), dtype=bool)
@@ -62,36 +67,25 @@ def random_connected(num_agents: int, seed: int = 0) -> Links:
     return links | links.T
 
 
-def needed(shared_edges: ArrayLike) -> Links:
-    """Agents talk where they share data edges, B_kz > 0: the sparsest graph of the set (28)."""
+def needed_links(shared_edges: ArrayLike) -> Links:
+    """Agent graph of the pairs that share data edges, B_kz > 0: the sparsest of the set (28)."""
     links = np.asarray(shared_edges) > 0
     np.fill_diagonal(links, False)
     return links
 
 
-FAMILIES: dict[str, Callable[[int, int], Links]] = {  # of the number of agents and a seed
-    "complete": lambda m, seed: complete(m),
-    "ring": lambda m, seed: ring(m),
-    "line": lambda m, seed: line(m),
-    "star": lambda m, seed: star(m),
-    "grid": lambda m, seed: grid(m),
-    "torus": lambda m, seed: torus(m),
-    "exponential": lambda m, seed: exponential(m),
-    "random": random_connected,
-}
-
-
 def links_of(combination: Matrix) -> Links:
-    """The agent graph that the nonzero entries of a C draw."""
+    """Agent graph of the nonzero off-diagonal entries of a C."""
     return np.asarray(combination != 0) & ~np.eye(len(combination), dtype=bool)
 
 
-def components(links: NDArray[np.bool_]) -> int:
-    """The number of groups of agents that no link joins."""
+def count_components(links: NDArray[np.bool_]) -> int:
+    """Count the connected components."""
     return int(sparse.csgraph.connected_components(sparse.csr_array(links), directed=False)[0])
 
 
 def _circulant(m: int, strides: list[int]) -> Links:
+    """Circulant graph: agents that are a stride apart, modulo m, talk."""
     k, z = np.indices((m, m))
     apart = (k - z) % m
     links = np.zeros((m, m), dtype=bool)
@@ -102,7 +96,7 @@ def _circulant(m: int, strides: list[int]) -> Links:
 
 
 def _product(side: Callable[[int], Links], m: int) -> Links:
-    """The Cartesian product of two lines or rings."""
+    """Cartesian product of two lines or rings."""
     rows = max(r for r in range(1, math.isqrt(m) + 1) if m % r == 0)
     columns = m // rows
     return np.asarray(

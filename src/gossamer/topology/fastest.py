@@ -1,4 +1,8 @@
-"""The fastest mixing weights on a given agent graph: the C with the least spectral radius, and a proved bound on it."""
+"""Fastest mixing weights on a given agent graph: the C with the least spectral radius, and a proved bound on it.
+
+The problem is that of Xiao and Boyd 2004, Fast linear iterations for distributed averaging; with nonnegative weights
+that of Boyd, Diaconis and Xiao 2004, Fastest mixing Markov chain on a graph. It is solved by the ADMM of Algorithm 2.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,26 +10,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossamer.errors import GossamerError
-from gossamer.topology.admm import Entries, iterate, lower_bound, spectral_radius, start
-from gossamer.topology.families import Links, Matrix, components
-from gossamer.topology.weights import metropolis, with_diagonal
+from gossamer.topology.admm import EntryPenalty, initial_state, iterate, lower_bound, spectral_radius
+from gossamer.topology.families import Links, Matrix, count_components
+from gossamer.topology.weights import complete_diagonal, metropolis_weights
 
-Progress = Callable[[int, str], None]  # of the iterations so far and what they reached
-ROUNDING = 1e-14  # what sums and spectral radii may be off by
-PROOF = 1e-9  # what a bound may lie above what was reached, relative where that is above 1: sums of m^2 roundings
-CHECK_EVERY = 10  # iterations between two looks at the candidate; a look costs about as much as an iteration
+Progress = Callable[[int, str], None]  # of the iterations so far and a description of the result so far
+SPECTRAL_ROUNDING = 1e-14  # rounding error of sums and spectral radii
+BOUND_ROUNDING = 1e-9  # excess of a bound over the value reached that m^2 roundings explain; relative above 1
+CHECK_EVERY = 10  # iterations between two checks of the candidate; a check costs about as much as an iteration
 
 
 @dataclass(frozen=True)
-class Fastest:
+class FastestMixing:
+    """Weights on given links, their spectral radius and a bound on that of any weights."""
+
     combination: Matrix
     spectral_radius: float
     lower_bound: float  # proved: no weights on these links have a smaller spectral radius
     iterations: int
 
 
-def fastest(links: Links, nonnegative: bool = False) -> Matrix:
-    """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho or as far as 1000 iterations lead."""
+def fastest_weights(links: Links, nonnegative: bool = False) -> Matrix:
+    """Minimise rho(C - 11^T/m) over the C on these links, to 1 % of 1 - rho or for 1000 iterations."""
     return fastest_mixing(links, nonnegative).combination
 
 
@@ -37,26 +43,29 @@ def fastest_mixing(
     max_iterations: int = 1000,
     target: float | None = None,
     progress: Progress | None = None,
-) -> Fastest:
-    """The same with more to say: C >= 0; a least weight with its sign for each link (floors [m, m], 0 for none); and a
-    target, which ends the search when it is proved out of reach, and not before it is known whether it is.
+) -> FastestMixing:
+    """Minimise rho(C - 11^T/m) over the C on these links.
+
+    nonnegative   require C >= 0
+    floors        signed least weight of each link [m, m], 0 for none
+    target        spectral radius of interest: stop only when it is reached or proved out of reach
     """
     m = len(links)
-    best = metropolis(links)
-    if components(links) > 1 or m == 1:
-        return Fastest(best, spectral_radius(best), spectral_radius(best), 0)
+    best = metropolis_weights(links)
+    if count_components(links) > 1 or m == 1:
+        return FastestMixing(best, spectral_radius(best), spectral_radius(best), 0)
     least = np.zeros((m, m)) if floors is None else floors
     support = links | np.eye(m, dtype=bool)
     low = np.where(least > 0, least, np.where(support & (least <= 0) & (not nonnegative), -np.inf, 0.0))
     high = np.where(least < 0, least, np.where(support, np.inf, 0.0))
-    entries = Entries(np.zeros((m, m)), low, high)
+    entries = EntryPenalty(np.zeros((m, m)), low, high)
     smallest, bound = spectral_radius(best), 0.0
     if ((best < low) | (best > high)).any():
         smallest = np.inf
-    for iteration, state in enumerate(iterate(entries, None, start(m)), 1):
+    for iteration, state in enumerate(iterate(entries, None, initial_state(m)), 1):
         if iteration % CHECK_EVERY:
             continue
-        C = deployable(state.Z, nonnegative, least)
+        C = make_deployable(state.Z, nonnegative, least)
         radius = spectral_radius(C)
         if radius < smallest:
             best, smallest = C, radius
@@ -69,12 +78,12 @@ def fastest_mixing(
             close = bound > target or (close and smallest <= target)
         if close or iteration >= max_iterations:
             break
-    return Fastest(best, smallest, proved_below(bound, smallest), iteration)
+    return FastestMixing(best, smallest, check_lower_bound(bound, smallest), iteration)
 
 
-def proved_below(bound: float, reached: float) -> float:
-    """Lower bound of what was reached, equal to it where rounding puts it above; one that lies higher is wrong."""
-    if bound > reached + PROOF * max(1.0, abs(reached)):
+def check_lower_bound(bound: float, reached: float) -> float:
+    """Return a lower bound that is at most the value reached; refuse one that rounding does not explain."""
+    if bound > reached + BOUND_ROUNDING * max(1.0, abs(reached)):
         raise GossamerError(
             f"a matrix reaches {reached:.12g} and the proved lower bound is {bound:.12g}: one of them is wrong; please "
             "report this with the agents' links and the gap"
@@ -82,17 +91,17 @@ def proved_below(bound: float, reached: float) -> float:
     return min(bound, reached)
 
 
-def deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) -> Matrix:
-    """C with the off-diagonal entries of Z: exactly symmetric, and by its diagonal with row sums 1.
+def make_deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) -> Matrix:
+    """Make C from the off-diagonal entries of Z: exactly symmetric, its diagonal such that row sums are 1.
 
-    Where no weight may be negative, what all weights have above their floors [m, m] shrinks until every row has room.
+    If no weight may be negative, the weights above their floors [m, m] shrink until no diagonal entry is.
     """
     C = (Z + Z.T) / 2
     np.fill_diagonal(C, 0.0)
-    full = C.sum(1) > 1.0 - ROUNDING
+    full = C.sum(1) > 1.0 - SPECTRAL_ROUNDING
     if nonnegative and full.any():
         least = np.broadcast_to(floors, C.shape)
-        room, above = 1.0 - ROUNDING - least[full].sum(1), (C - least)[full].sum(1)
+        room, above = 1.0 - SPECTRAL_ROUNDING - least[full].sum(1), (C - least)[full].sum(1)
         C = least + (C - least) * (room / above).min()
-    made = with_diagonal(C)
-    return made if np.diag(made).all() else with_diagonal((1.0 - ROUNDING) * C)  # (28): C_kk != 0
+    made = complete_diagonal(C)
+    return made if np.diag(made).all() else complete_diagonal((1.0 - SPECTRAL_ROUNDING) * C)  # (28): C_kk != 0

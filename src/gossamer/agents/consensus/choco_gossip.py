@@ -1,105 +1,128 @@
-"""Consensus of public copies (CHOCO-Gossip): agents send compressed changes, and what is left out is sent later.
+"""CHOCO-Gossip: agents send compressed changes against public copies; what is left out is sent later.
 
-Every agent k has a public copy x^_k of its weights, which its neighbours can follow. A round is
+Koloskova, Stich and Jaggi (2019), "Decentralized stochastic optimization and gossip algorithms with compressed
+communication". Every agent k has a public copy x^_k of its weights, which its neighbours can follow. A round is
 
     q_k = compress(psi_k - x^_k),  sent to all neighbours       x^_z <- x^_z + q_z
     w_k = psi_k + gamma sum_z C_kz (x^_z - x^_k)
+
+The difference psi_k - x^_k carries what earlier rounds have left out (error feedback: Seide et al. 2014, "1-bit
+stochastic gradient descent and its application to data-parallel distributed training of speech DNNs"; Karimireddy et
+al. 2019, "Error feedback fixes SignSGD and other gradient compression schemes").
 
 An agent needs of its neighbours' copies only sum_z C_kz x^_z, which it keeps. C's columns sum to 1, so that the mean is
 kept whatever is compressed; with q_k = psi_k - x^_k and gamma = 1 the round is w_k = sum_z C_kz psi_z.
 """
 
-from collections.abc import Generator, Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.consensus.compression import Compression, matrix
-from gossamer.agents.consensus.plain import Mixing
-from gossamer.agents.counter_rng import key
+from gossamer.agents.consensus.codecs import CONSENSUS_CODECS, ConsensusCodec
+from gossamer.agents.consensus.codecs.codec import MatrixShape
+from gossamer.agents.consensus.method import (
+    Advice,
+    ConsensusKind,
+    HostedCombination,
+    Shape,
+    matrix_shape,
+    parse_options,
+)
+from gossamer.agents.consensus.plain import Mixing, make_mixing
+from gossamer.agents.counter_rng import derive_key
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.quantisation import Rounding
-from gossamer.agents.rules import State
+from gossamer.agents.rules import StateDict
 from gossamer.model import Params
 
 
 @dataclass(frozen=True)
-class Choco:
+class ChocoGossipMethod:
+    codec: ConsensusCodec
+    gamma: float  # mixing step
+    words: str  # the codec as it was written, for advice
+
+    broadcasts = True
+    exchanges = 1
+
+    @property
+    def advice(self) -> Advice:
+        smaller = f"choco:{self.words},gamma={self.gamma / 4:.2g}"
+        return Advice(
+            drift=f"choco's mixing step is too large, give a smaller one: --compress {smaller}",
+            divergence="a smaller gamma in --compress",
+        )
+
+    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+        return sum(self.codec.array_bytes(matrix_shape(shape), itemsize) for shape in shapes.values())
+
+    def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "ChocoGossip":
+        self.codec.check(max(map(math.prod, shapes.values())), dtype)
+        return ChocoGossip(make_mixing(C, dtype), self.codec, self.gamma, seed)
+
+
+@dataclass(frozen=True)
+class ChocoGossip:
     mixing: Mixing  # C and the links
-    compression: Compression
+    codec: ConsensusCodec
+    gamma: float
     seed: int
 
-    rounds = 1  # exchanges of one mixing
+    exchanges = 1
 
-    def init(self, like: Params) -> State:
+    def init(self, like: Params) -> StateDict:
+        """The own copies, and `heard`: the sums of the neighbours' copies."""
         return {f"{kind}.{name}": torch.zeros_like(part) for kind in ("copy", "heard") for name, part in like.items()}
 
     def __call__(
-        self, psi: Params, into: Params, memory: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
-        """One round. `into` is overwritten and returned; psi is read; `memory` is brought forward."""
-        shapes = [matrix(part.shape[1:]) for part in psi.values()]
-        keys = [key(self.seed, step, index, number) for number in range(len(psi))]
-        coded = [
-            self._coded((part - memory[f"copy.{name}"]).view(len(part), *shape), of)
+        shapes = [matrix_shape(part.shape[1:]) for part in psi.values()]
+        keys = [derive_key(self.seed, step, index, number) for number in range(len(psi))]
+        codes = [
+            self.codec.compress((part - state[f"copy.{name}"]).view(len(part), *shape), of)
             for (name, part), shape, of in zip(psi.items(), shapes, keys, strict=True)
         ]
-        rounding = self.compression.rounding
-        coarse = (torch.uint8, partial(_largest, rounding, shapes)) if rounding else (None, None)
-        arrived = yield from self.mixing.hear(coded, index, *coarse)
+        bound = self.codec.largest
+        largest = None if bound is None else partial(_largest, bound, shapes, [part.shape[1] for part in codes])
+        arrived = yield from self.mixing.exchange(codes, index, self.codec.dtype, largest)
         for number, (name, part) in enumerate(psi.items()):
-            copy, heard = memory[f"copy.{name}"], memory[f"heard.{name}"]
-            own = self._decoded(coded[number], shapes[number], keys[number], part.dtype)
-            there = [
-                (columns, self._decoded(pieces[number], shapes[number], keys[number], part.dtype))
-                for columns, pieces in arrived
-            ]
+            extract = partial(self.codec.extract, shape=shapes[number], key=keys[number], dtype=part.dtype)
+            copy, neighbours = state[f"copy.{name}"], state[f"heard.{name}"]
+            own = extract(codes[number])
             change = torch.empty_like(own)
-            self.mixing.apply(own, there, change)
+            self.mixing.apply(own, [(columns, extract(pieces[number])) for columns, pieces in arrived], change)
             copy += own.view_as(copy)
-            heard += change.view_as(heard)
-            torch.sub(heard, copy, out=into[name]).mul_(self.compression.gamma).add_(part)
+            neighbours += change.view_as(neighbours)
+            torch.sub(neighbours, copy, out=into[name]).mul_(self.gamma).add_(part)
         return into
 
-    def _coded(self, change: Tensor, of: int) -> Tensor:
-        """What is sent of the agents' changes [agents, d, h]: a row for each agent."""
-        flat, rounding = change.flatten(1), self.compression.rounding
-        if rounding:
-            return rounding.encode(change).flatten(1)
-        if self.compression.topk:
-            # NumPy's selection takes a sixth of the time of topk.
-            chosen = self.compression.chosen(flat.shape[1])
-            places = torch.from_numpy(np.argpartition(flat.abs().numpy(), -chosen, axis=1)[:, -chosen:])
-            return torch.cat([flat.gather(1, places), places.to(flat.dtype)], dim=1)
-        if self.compression.randk:
-            return flat[:, self._places(flat.shape[1], of)]
-        return flat
 
-    def _decoded(self, codes: Tensor, shape: tuple[int, int], of: int, dtype: torch.dtype) -> Tensor:
-        """The change that a code stands for [agents, d * h]."""
-        agents, size = len(codes), shape[0] * shape[1]
-        rounding = self.compression.rounding
-        if rounding:
-            return rounding.decode(codes.reshape(agents, shape[0], -1), shape[1], dtype).flatten(1)
-        if self.compression.topk:
-            values, places = codes.chunk(2, dim=1)
-            return codes.new_zeros(agents, size).scatter_(1, places.long().clamp_(0, size - 1), values)
-        if self.compression.randk:
-            return codes.new_zeros(agents, size).index_copy_(1, self._places(size, of), codes)
-        return codes
-
-    def _places(self, size: int, of: int) -> Tensor:
-        """Random places, the same for all agents: of each array and step, others."""
-        return torch.randperm(size, generator=torch.Generator().manual_seed(of >> 1))[: self.compression.chosen(size)]
+def _largest(
+    bound: Callable[[Tensor, MatrixShape], float],
+    shapes: Sequence[MatrixShape],
+    sizes: Sequence[int],
+    message: Tensor,
+) -> float:
+    """Magnitude of the changes that a message of all arrays' codes stands for, of one agent or of several."""
+    agents = message.numel() // sum(sizes)
+    pieces = message.view(-1).split([agents * size for size in sizes])
+    return max(bound(codes.view(agents, size), shape) for codes, size, shape in zip(pieces, sizes, shapes, strict=True))
 
 
-def _largest(rounding: Rounding, shapes: Sequence[tuple[int, int]], message: Tensor) -> float:
-    """The magnitude of the changes that a message of all arrays' codes stands for, of one agent or of several."""
-    sizes = [d * rounding.length(h) for d, h in shapes]
-    pieces = message.view(-1).split([size * (message.numel() // sum(sizes)) for size in sizes])
-    return max(
-        rounding.largest(codes.view(-1, rounding.length(h))) for codes, (_, h) in zip(pieces, shapes, strict=True)
-    )
+def _parse(words: list[str]) -> ChocoGossipMethod:
+    """One codec and, if wanted, a gamma: `bits=8`, `topk=0.1,gamma=0.2`."""
+    options = parse_options(words, {*CONSENSUS_CODECS, "gamma"})
+    given = options.pop("gamma", None)
+    ((name, value),) = options.items()
+    codec = CONSENSUS_CODECS[name].parse(value)
+    gamma = codec.stable_gamma if given is None else float(given)
+    if not 0 < gamma <= 1:
+        raise ValueError
+    return ChocoGossipMethod(codec, gamma, f"{name}={value}")
+
+
+CHOCO_GOSSIP = ConsensusKind(_parse, lambda: [f"choco:{name}={kind.syntax}" for name, kind in CONSENSUS_CODECS.items()])

@@ -1,30 +1,30 @@
-"""The ends of links at hosted agents: what the two agents of a link tell each other, and nobody else.
+"""Neighbour slots: values that the two agents of a link exchange with each other, and with nobody else.
 
-Each hosted agent has as many slots as any agent has neighbours; slot s of agent k is its end of the link to its s-th
-neighbour, in the order of their numbers. Arrays have a row for every slot [hosted, slots, ...], so that all links are
-computed at once; slots without a neighbour have weight 0.
+Each hosted agent has as many slots as any agent has neighbours; slot s of agent k is its endpoint of the link to its
+s-th neighbour, in the order of their numbers. Arrays have a row for every slot [hosted, slots, ...], so that all links
+are computed at once; slots without a neighbour have weight 0.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer.agents.consensus.method import HostedCombination
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link, places
+from gossamer.agents.links import Link, endpoints
 
 
 @dataclass(frozen=True)
-class Ends:
+class NeighbourSlots:
     weight: Tensor  # C_kz [hosted, slots]
     sign: Tensor  # 1 at the agent with the smaller number, -1 at the other [hosted, slots]
-    pairs: tuple[tuple[int, int, int, int], ...]  # position of k, slot, k and z for each end
-    mirror: Tensor  # int64: flat slots of both ends of links within the host
-    sent: Tensor  # int64: flat slots whose values leave the host, link by link, in the same order at both ends
-    filled: Tensor  # int64: the other ends of `mirror`, then the flat slots whose other ends' values arrive
+    pairs: tuple[tuple[int, int, int, int], ...]  # position of k, slot, k and z for each slot with a neighbour
+    mirror: Tensor  # int64: flat slots of both endpoints of links within the host
+    sent: Tensor  # int64: flat slots whose values leave the host, link by link, in the same order at both endpoints
+    filled: Tensor  # int64: the other endpoints of `mirror`, then the flat slots whose other endpoints' values arrive
     outgoing: tuple[tuple[Link, int], ...]  # links, and how many slots' values each carries
     incoming: tuple[tuple[Link, int], ...]
 
@@ -35,7 +35,7 @@ class Ends:
         dtype: torch.dtype | None = None,
         largest: Callable[[Tensor], float] | None = None,
     ) -> Generator[Outbox, Inbox, Tensor]:
-        """For values [hosted, slots, width] of every end, those of its other end, in one exchange."""
+        """Send the values [hosted, slots, width] of every slot; return those of the other endpoint, in one exchange."""
         flat = values.flatten(0, 1)
         width = flat.shape[1]
         leaving = flat.index_select(0, self.sent).split_with_sizes([count for _, count in self.outgoing])
@@ -51,15 +51,14 @@ class Ends:
         return torch.zeros_like(flat).index_copy_(0, self.filled, torch.cat(arrived)).view(values.shape)
 
 
-def make_ends(
-    rows: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype, hosting: Ints | None, slots: int | None
-) -> Ends:
-    """The ends of the hosted agents' links from their rows of C [hosted, m], with so many slots, or as many as needed.
+def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
+    """The slots of a host's agents from their rows of C: `C.slots`, or as many as needed.
 
     With `hosting`, what goes from one host to another is one message.
     """
-    here = np.asarray(agents, dtype=np.int64)
-    place = places(hosting, rows.shape[1])
+    rows, slots = C.rows, C.slots
+    here = np.asarray(C.agents, dtype=np.int64)
+    endpoint = endpoints(C.hosting, rows.shape[1])
     links = rows != 0
     links[np.arange(len(here)), here] = False
     position, z = np.nonzero(links)
@@ -69,25 +68,25 @@ def make_ends(
     flat = position * width + slot
     weight, sign = np.zeros(len(here) * width), np.ones(len(here) * width)
     weight[flat], sign[flat] = rows[position, z], np.where(k < z, 1.0, -1.0)
-    # The other end of (k, z) is (z, k); both lists are sorted by code, so that one is found in the other.
+    # The other endpoint of (k, z) is (z, k); both lists are sorted by number, so that one is found in the other.
     m = rows.shape[1]
     hosted = np.isin(z, here)
     order = np.argsort(k * m + z)
     mirrored = order[np.searchsorted((k * m + z)[order], (z * m + k)[hosted])]
-    apart = np.flatnonzero(~hosted)
-    to, of = place[z[apart]], place[k[apart]]
-    sent = apart[np.lexsort((z[apart], k[apart], of, to))]  # by link, then by sender and receiver
-    heard = apart[np.lexsort((k[apart], z[apart], of, to))]
+    remote = np.flatnonzero(~hosted)
+    to, of = endpoint[z[remote]], endpoint[k[remote]]
+    sent = remote[np.lexsort((z[remote], k[remote], of, to))]  # by link, then by sender and receiver
+    received = remote[np.lexsort((k[remote], z[remote], of, to))]
     hosts, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
     between = list(zip(*hosts.tolist(), counts.tolist(), strict=True))
     shape = (len(here), width)
-    return Ends(
+    return NeighbourSlots(
         weight=torch.tensor(weight, dtype=dtype).view(shape),
         sign=torch.tensor(sign, dtype=dtype).view(shape),
         pairs=tuple(zip(position.tolist(), slot.tolist(), k.tolist(), z.tolist(), strict=True)),
         mirror=torch.from_numpy(flat[mirrored]),
         sent=torch.from_numpy(flat[sent]),
-        filled=torch.from_numpy(np.concatenate([flat[hosted], flat[heard]])),
+        filled=torch.from_numpy(np.concatenate([flat[hosted], flat[received]])),
         outgoing=tuple((Link(mine, other), count) for other, mine, count in between),
         incoming=tuple((Link(other, mine), count) for other, mine, count in between),
     )

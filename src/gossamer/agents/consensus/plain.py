@@ -1,42 +1,39 @@
-"""Consensus: w_k = sum_z C_kz psi_z over agent k's neighbours (eq. (16))."""
+"""Plain consensus: w_k = sum_z C_kz psi_z over agent k's neighbours (eq. (16))."""
 
-from collections.abc import Callable, Generator, Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.consensus.method import Advice, ConsensusKind, HostedCombination, Shape
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Ints, Link, places
-from gossamer.agents.rules import State
+from gossamer.agents.links import Link, endpoints
+from gossamer.agents.rules import StateDict
+from gossamer.array_types import Ints
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
-CHUNK = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
+MIXED_AT_ONCE = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
 
 
-class Consensus(Protocol):
-    """A way to bring the agents' arrays closer to their mean, which it keeps."""
+@dataclass(frozen=True)
+class PlainMethod:
+    """Every number of the weights is sent as it is."""
 
-    @property
-    def rounds(self) -> int:
-        """Exchanges of one mixing."""
-        ...
+    broadcasts = True
+    exchanges = 1
+    advice = Advice()
 
-    def init(self, like: Params) -> State:
-        """What it remembers from one mixing to the next, stacked over the hosted agents."""
-        ...
+    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+        return sum(map(math.prod, shapes.values())) * itemsize
 
-    def __call__(
-        self, psi: Params, into: Params, memory: State, index: int, step: int
-    ) -> Generator[Outbox, Inbox, Params]:
-        """Mix psi, which is read, into `into`, which is returned; exchanges are counted from `index`."""
-        ...
+    def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "Mixing":
+        return make_mixing(C, dtype)
 
 
 @dataclass(frozen=True)
@@ -44,35 +41,33 @@ class Mixing:
     """The rows of C that belong to the hosted agents, and the links on which their weights travel."""
 
     inside: Tensor | Operator  # C between hosted agents [hosted, hosted]
-    outside: Tensor  # C between hosted agents and those elsewhere that they hear of [hosted, vectors that arrive]
+    outside: Tensor  # C between hosted agents and neighbours on other hosts [hosted, vectors that arrive]
     outgoing: tuple[tuple[Link, tuple[int, ...]], ...]  # whose vectors a link carries, by position among the hosted
     incoming: tuple[tuple[Link, slice], ...]  # which columns of `outside` a link brings
 
-    rounds = 1  # exchanges of one mixing
+    exchanges = 1
 
-    def init(self, like: Params) -> State:
-        """What it remembers: nothing."""
+    def init(self, like: Params) -> StateDict:
         return {}
 
     def __call__(
-        self, psi: Params, into: Params, memory: State, index: int, step: int
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
     ) -> Generator[Outbox, Inbox, Params]:
-        """Plain mixing in one exchange. `into` is overwritten and returned; psi is read."""
         own = [part.flatten(1) for part in psi.values()]
-        arrived = yield from self.hear(own, index)
+        arrived = yield from self.exchange(own, index)
         for number, (name, part) in enumerate(zip(psi, own, strict=True)):
             self.apply(part, [(columns, pieces[number]) for columns, pieces in arrived], into[name].flatten(1))
         return into
 
-    def hear(
+    def exchange(
         self,
         own: Sequence[Tensor],
         index: int,
         dtype: torch.dtype | None = None,
         largest: Callable[[Tensor], float] | None = None,
     ) -> Generator[Outbox, Inbox, list[tuple[slice, list[Tensor]]]]:
-        """Tell neighbours elsewhere the hosted agents' rows [hosted, n] of some arrays; gives theirs, by columns of
-        `outside`.
+        """Send neighbours on other hosts the hosted agents' rows [hosted, n] of some arrays; return theirs, by columns
+        of `outside`.
 
         A message holds its agents' rows, one array after the other: of each array the rows [agents, numbers].
         """
@@ -99,7 +94,7 @@ class Mixing:
     def apply(self, own: Tensor, arrived: Sequence[tuple[slice, Tensor]], out: Tensor) -> None:
         """C times the rows of one array: the hosted agents' and, by columns of `outside`, those of the others."""
         pieces = [(self.outside[:, columns], piece) for columns, piece in arrived]
-        width = max(1, CHUNK // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
+        width = max(1, MIXED_AT_ONCE // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
         for begin in range(0, own.shape[1], width):
             there = slice(begin, begin + width)
             _multiply(self.inside, own[:, there], out[:, there])
@@ -110,26 +105,24 @@ class Mixing:
                     out[:, there].addmm_(weights, piece[:, there])
 
 
-def make_mixing(
-    rows: NDArray[np.float64], agents: Sequence[int], dtype: torch.dtype, hosting: Ints | None = None
-) -> Mixing:
-    """The hosted agents' mixing from their rows of C [hosted, m].
+def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:
+    """The mixing of a host's agents from their rows of C.
 
-    `hosting` says which host carries each agent: then links join hosts, and a host gets an agent's weights once,
-    however many of its agents need them. Without it, every agent is reckoned to be on its own.
+    With `hosting`, links join hosts, and a host is sent an agent's weights once, however many of its agents need them.
     """
+    rows, agents = C.rows, C.agents
     here = np.asarray(agents, dtype=np.int64)
-    place = places(hosting, rows.shape[1])
+    endpoint = endpoints(C.hosting, rows.shape[1])
     elsewhere = np.ones(rows.shape[1], dtype=bool)
     elsewhere[here] = False
-    k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: both hear of each other
-    # Incoming: a column for each agent elsewhere and host of ours that hears of it, by link.
-    pairs, column = np.unique(np.stack([place[z], place[here[k]], z]), axis=1, return_inverse=True)
+    k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: each sends to the other
+    # Incoming: a column for each agent elsewhere and host of ours that needs it, by link.
+    pairs, column = np.unique(np.stack([endpoint[z], endpoint[here[k]], z]), axis=1, return_inverse=True)
     outside = np.zeros((len(here), pairs.shape[1]))
     outside[k, column] = rows[k, z]
     incoming = tuple(_links(pairs[0], pairs[1]))
-    # Outgoing: a vector for each hosted agent and host elsewhere that hears of it, by link and agent.
-    pairs = np.unique(np.stack([place[here[k]], place[z], here[k]]), axis=1)
+    # Outgoing: a vector for each hosted agent and other host that needs it, by link and agent.
+    pairs = np.unique(np.stack([endpoint[here[k]], endpoint[z], here[k]]), axis=1)
     order = np.argsort(here)
     position = order[np.searchsorted(here[order], pairs[2])]
     outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))
@@ -155,3 +148,12 @@ def _multiply(matrix: Tensor | Operator, vectors: Tensor, out: Tensor) -> None:
         out.copy_(matrix @ vectors)
     else:
         torch.mm(matrix, vectors, out=out)
+
+
+def _parse(words: list[str]) -> PlainMethod:
+    if words:
+        raise ValueError
+    return PlainMethod()
+
+
+PLAIN_CONSENSUS = ConsensusKind(_parse, lambda: ["none"])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.engines.cluster import distributed
 from gossamer.engines.cluster.shared_memory import Beside
 from gossamer.errors import GossamerError
@@ -116,7 +116,7 @@ class Cluster:
                 waits.append((rank, partial(self._receive, rank, shape, outbox.dtype or self.dtype, arrived)))
                 continue
             if message is not None:
-                sent.append((rank, joined(message).detach().contiguous()))
+                sent.append((rank, join_parts(message).detach().contiguous()))
             if shape is not None:
                 arrived[into] = torch.empty(shape, dtype=outbox.dtype or self.dtype)
                 received.append((rank, arrived[into]))

@@ -1,7 +1,7 @@
 """Layers, one file and one equation each, joined by name in one table.
 
 The code is organised as follows:
-    layer         the layer seam: what the training step asks of a layer
+    layer         the layer seam: offer, gather, finish
     convolution   graph convolutions: gcn, polynomial, chebyshev, linear, mlp
 
 A new layer is one file here and one line in LAYERS (docs/extending.md).
@@ -16,8 +16,8 @@ from gossamer.model.layers.layer import Edges, Input, Layer, Outputs, Parameter,
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What the settings say of one layer."""
+class LayerOptions:
+    """The settings of one layer."""
 
     inputs: int
     outputs: int
@@ -28,19 +28,26 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of layers: how to make one, whether networks of it have hidden layers, and its usual shift operator."""
+class LayerKind:
+    """An entry of the table of layers: networks of this kind, with or without hidden layers, and their usual shift."""
 
-    make: Callable[[Choice], Layer]
+    make: Callable[[LayerOptions], Layer]
     hidden: bool = True
     shift: str = "normalized"
 
 
-def _convolution(gather: Callable[[int], Gather]) -> Callable[[Choice], Layer]:
+def _convolution(gather: Callable[[int], Gather]) -> Callable[[LayerOptions], Layer]:
     """A graph convolution by the filter of an order."""
 
-    def make(how: Choice) -> Layer:
-        return Convolution(gather(how.order), how.inputs, how.outputs, how.activation, how.bias, how.dropout)
+    def make(options: LayerOptions) -> Layer:
+        return Convolution(
+            gather(options.order),
+            options.inputs,
+            options.outputs,
+            options.activation,
+            options.bias,
+            options.dropout,
+        )
 
     return make
 
@@ -50,23 +57,23 @@ def _gcn(order: int) -> Gather:
     return Monomial((1,) if order == 1 else tuple(range(order + 1)))
 
 
-LAYERS: dict[str, Kind] = {
-    "gcn": Kind(_convolution(_gcn)),
-    "polynomial": Kind(_convolution(lambda order: Monomial(tuple(range(order + 1))))),
-    "chebyshev": Kind(_convolution(Chebyshev), shift="scaled-laplacian"),
-    "linear": Kind(_convolution(_gcn), hidden=False),
-    "mlp": Kind(_convolution(lambda order: Monomial((0,)))),
+LAYERS: dict[str, LayerKind] = {
+    "gcn": LayerKind(_convolution(_gcn)),
+    "polynomial": LayerKind(_convolution(lambda order: Monomial(tuple(range(order + 1))))),
+    "chebyshev": LayerKind(_convolution(Chebyshev), shift="scaled-laplacian"),
+    "linear": LayerKind(_convolution(_gcn), hidden=False),
+    "mlp": LayerKind(_convolution(lambda order: Monomial((0,)))),
 }
 
 __all__ = [
     "ACTIVATIONS",
     "LAYERS",
-    "Choice",
     "Convolution",
     "Edges",
     "Input",
-    "Kind",
     "Layer",
+    "LayerKind",
+    "LayerOptions",
     "Outputs",
     "Parameter",
     "Weights",

@@ -1,7 +1,7 @@
-"""The layer seam: what the training step asks of a layer, and what it tells it (eq. (1), (5)).
+"""The layer seam: the protocol between the training step and a layer (eq. (1), (5)).
 
-A layer is a value. `offer` is what a vertex's own agent computes for the vertex's neighbours, `gather` says how offers
-come together over the data graph's edges, `finish` is what follows at the vertex. Offer and finish are plain PyTorch on
+A layer is a value. `offer` is what a vertex's own agent computes for the vertex's neighbours, `gather` joins the offers
+on the data graph's edges, `finish` is what follows at the vertex. Offer and finish are plain PyTorch on
 the rows of the hosted agents: autograd differentiates them there, and the exchange between them is transposed.
 """
 
@@ -73,7 +73,7 @@ class Layer(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers in a row that a vertex offers, which is what travels."""
+        """Length of the row that a vertex offers, which is sent."""
         ...
 
     @property
@@ -93,5 +93,5 @@ class Layer(Protocol):
         ...
 
     def finish(self, z: Tensor, at: Outputs, weights: Weights) -> Tensor:
-        """Outputs [output rows(, time), outputs] from what was gathered: sums of a filter, or all offers by edge."""
+        """Outputs [output rows(, time), outputs] from the gathered offers: sums of a filter, or all offers by edge."""
         ...

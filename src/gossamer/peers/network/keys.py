@@ -1,5 +1,6 @@
 """Keys of agents: one secret, and a public key that has two parts, for CURVE and for signatures (80 characters)."""
 
+import os
 from pathlib import Path
 
 from gossamer.errors import FileError, GossamerError, shown
@@ -28,6 +29,15 @@ def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:
         raise GossamerError(f"cannot read the secret key {path}: {error.reason}; {remedy}") from None
     check_private(path)
     return secret
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a secret key that its owner alone can read; never overwrite one."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret + "\n")
+    except FileExistsError:
+        raise GossamerError(f"{path} exists; a key that is lost cannot be made again, so move it away first") from None
 
 
 def split_key(key: object, where: str) -> tuple[str, str]:

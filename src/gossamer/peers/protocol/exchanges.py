@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox, Phase
-from gossamer.agents.exchange import joined
+from gossamer.agents.exchange import join_parts
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.generators import Returned, advance
 from gossamer.peers.protocol import wire
@@ -153,7 +153,7 @@ class EpochExchanges:
         encoded: dict[int, tuple[bytes, float]] = {}  # neighbours that are sent the same share one encoding
         for link, message in self.current.messages.items():
             if id(message) not in encoded:
-                encoded[id(message)] = self._encode(plan, joined(message))
+                encoded[id(message)] = self._encode(plan, join_parts(message))
             frame, size = encoded[id(message)]
             if self.current.phase is not Phase.PLANNING:
                 self._bounds.check_outgoing(self.current, link.receiver, size)

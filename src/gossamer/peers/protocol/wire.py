@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import torch
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""A topology on its own: from a data set or a file with B to a certificate, a JSON file and a picture (Sec. IV)."""
+"""Topologies without a training run: from a data set, or from a file with B, to a certificate (Sec. IV)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,48 +13,38 @@ from gossamer.data import DataGraph
 from gossamer.data.arrays import read_array
 from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
-from gossamer.files import write_atomically
-from gossamer.report.agent_graph import draw_topology
-from gossamer.runs.deployment import Progress, assigned, connect, network_of
-from gossamer.runs.directory import create
-from gossamer.runs.documents import to_json
+from gossamer.runs.deployment import assigned, connect, network_of
 from gossamer.runs.settings import Settings
 
 
 @dataclass(frozen=True)
-class Topology:
-    """A certificate with what it was made for."""
+class CertifiedTopology:
+    """A certificate with the shared edges and the model that it was made for."""
 
     name: str
     shared_edges: NDArray[np.float64]  # B [m, m]
     certificate: topology.Certificate
-    num_parameters: int  # of the model whose weights a round moves
-    edges_kept: float | None = None  # share of the data edges that the links carry, where there are data
+    num_parameters: int  # of the model whose weights a consensus round sends
+    edges_kept: float | None = None  # fraction of the data edges that the links carry; None without data
 
     def to_dict(self) -> dict[str, Any]:
         """The object of `--json`."""
         return {"name": self.name, **self.certificate.to_dict(self.num_parameters), "edges_kept": self.edges_kept}
 
-    def save(self, folder: Path) -> None:
-        """Write topology.json and topology.png into a new folder."""
-        create(folder)
-        write_atomically(folder / "topology.json", (to_json(self.to_dict()) + "\n").encode())
-        draw_topology(folder / "topology.png", self.certificate, self.shared_edges, title=self.name)
 
-
-def of_data(
+def connect_data(
     graph: DataGraph,
     settings: Settings,
     num_parameters: int | None = None,
-    progress: Progress | None = None,
+    progress: topology.Progress | None = None,
     **design_options: Any,
-) -> Topology:
-    """The topology of a data set's agents; the model is the one that the settings would train."""
+) -> CertifiedTopology:
+    """Connect the agents of a data set; the model is by default the one that the settings would train."""
     owner = assigned(graph, settings)
     shared = topology.check_shared_edges(shared_edges(graph, owner, settings.agents))
     certificate = connect(shared, settings, progress, **design_options)
     carried = topology.carried_edges(graph.edges, owner, certificate.links)
-    return Topology(
+    return CertifiedTopology(
         graph.name,
         shared,
         certificate,
@@ -63,26 +53,26 @@ def of_data(
     )
 
 
-def shared_edges_of(graph: DataGraph, settings: Settings) -> NDArray[np.float64]:
-    """B [m, m] of a data set under the settings' assignment."""
-    return topology.check_shared_edges(shared_edges(graph, assigned(graph, settings), settings.agents))
-
-
-def of_matrix(
+def connect_matrix(
     name: str,
     shared: NDArray[np.float64],
     settings: Settings,
     num_parameters: int,
-    progress: Progress | None = None,
+    progress: topology.Progress | None = None,
     **design_options: Any,
-) -> Topology:
-    """The topology for a matrix B [m, m] of shared edges."""
+) -> CertifiedTopology:
+    """Connect the agents of a matrix B [m, m] of shared edges."""
     B = topology.check_shared_edges(shared)
-    return Topology(name, B, connect(B, settings, progress, **design_options), num_parameters)
+    return CertifiedTopology(name, B, connect(B, settings, progress, **design_options), num_parameters)
+
+
+def count_shared_edges(graph: DataGraph, settings: Settings) -> NDArray[np.float64]:
+    """B [m, m] of a data set under the settings' assignment."""
+    return topology.check_shared_edges(shared_edges(graph, assigned(graph, settings), settings.agents))
 
 
 def read_shared_edges(path: Path) -> NDArray[np.float64]:
-    """B [m, m] from a .npy file, or from text with a row a line, separated by commas or blanks."""
+    """Read B [m, m] from a .npy file, or from text with a row a line, separated by commas or blanks."""
     try:
         matrix = read_array(path) if path.suffix == ".npy" else read_matrix(path)
     except FileError as error:

@@ -1,0 +1,100 @@
+"""Names that settings take, with remarks for --help, apart from the tables of their values, which import PyTorch.
+
+Whoever adds to a table from outside the package (docs/extending.md) adds to its names. tests/test_choices.py compares
+the names here with the tables.
+"""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Name = TypeVar("Name", bound=str | int)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(Generic[Name]):
+    """Names that a setting takes, each with a remark for --help, which may be empty."""
+
+    remarks: Mapping[Name, str]
+    module: str = ""  # that holds the table of what the names stand for
+    table: str = ""
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names here, and those that somebody has added to the table, whose module is then imported already."""
+        added: Collection[Name] = getattr(sys.modules.get(self.module), self.table, ())
+        return (*self.remarks, *(name for name in added if name not in self.remarks))
+
+    def check(self, value: Name) -> Name:
+        """Return a known name."""
+        if value not in self.names:
+            raise ValueError(f"input should be {_enumerate([repr(name) for name in self.names])}")
+        return value
+
+    def describe(self) -> list[str]:
+        """The names here with their remarks."""
+        return [f"{name} ({remark})" if remark else f"{name}" for name, remark in self.remarks.items()]
+
+    def __str__(self) -> str:
+        return _enumerate(self.describe())
+
+
+def _enumerate(parts: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _plain(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "")
+
+
+DATASET_NAMES = Choices(
+    _plain("digits", "cora", "citeseer", "pubmed", "coauthor-physics", "pems-orange", "pemsd4", "pemsd8")
+    | {"blocks": "generated, as in blocks:vertices=1000000,edges=10000000; docs/data.md"},
+    "gossamer.data",
+    "DATASETS",
+)
+ASSIGNMENT_NAMES = Choices(
+    _plain("bfs", "balanced", "uniform", "streaming", "metis", "nearest"), "gossamer.assignment", "ASSIGNMENTS"
+)
+TOPOLOGY_NAMES = Choices(
+    {
+        "admm": "designed: where they share data edges, and as little more as the gap needs",
+        "needed": "where they share data edges",
+    }
+    | _plain("complete", "ring", "line", "star", "grid", "torus", "exponential", "random"),
+    "gossamer.topology",
+    "TOPOLOGIES",
+)
+MIXING_NAMES = Choices(_plain("metropolis", "uniform", "fastest"), "gossamer.topology", "MIXING_WEIGHTS")
+LAYER_NAMES = Choices(
+    {
+        "gcn": "D X W; of order 2 and more as polynomial",
+        "polynomial": "the sum of D^p X W_p for p = 0 to P",
+        "chebyshev": "the same in Chebyshev polynomials",
+        "linear": "no hidden layer",
+        "mlp": "no graph",
+    },
+    "gossamer.model.layers",
+    "LAYERS",
+)
+ACTIVATION_NAMES = Choices(_plain("relu", "tanh", "elu", "identity"), "gossamer.model.layers", "ACTIVATIONS")
+SHIFT_NAMES = Choices(
+    {"auto": "the usual one of the layers: scaled-laplacian for chebyshev, else normalized"}
+    | _plain("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"),
+    "gossamer.model.shift",
+    "SHIFTS",
+)
+UPDATE_NAMES = Choices(_plain("gd", "momentum", "adam"), "gossamer.agents.rules", "UPDATE_RULES")
+COMPRESSION_FORMS = Choices(
+    {
+        "none": "",
+        "power:RANK": "low-rank differences",
+        "power:RANK,bits=8": "",
+        "choco:bits=8": "",
+        "choco:topk=SHARE": "",
+        "choco:randk=SHARE": "public copies",
+    }
+)
+BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
+DTYPE_NAMES = Choices(_plain("float32", "float64"))

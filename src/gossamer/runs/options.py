@@ -1,0 +1,44 @@
+"""Settings as keyword arguments, for editors and type checkers (a test compares them with Settings)."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
+
+    agents: int
+    assignment: str
+    topology: str
+    gap: float
+    nonnegative: bool
+    mixing: str
+    keep_links: float
+    layers: str
+    order: int
+    hidden: int | str | Sequence[int]
+    activation: str
+    bias: bool
+    dropout: float
+    input_dropout: float | None
+    shift: str
+    update: str
+    momentum: float
+    step_size: float
+    step_decay: float
+    weight_decay: float
+    batch: int
+    steps: int
+    consensus_every: int
+    track: bool | None
+    mix_first: bool
+    initial_deviation: float
+    same_initial: bool | None
+    seed: int
+    compress: str
+    boundary_bits: int
+    evaluate_every: int
+    checkpoint_every: int
+    dtype: str
+    threads: int
+    baselines: bool

@@ -1,0 +1,68 @@
+"""Types of what a run reports: the record of an evaluation, the messages of a step, the summary of `--json`."""
+
+from typing import Literal, NotRequired, TypedDict
+
+Mask = Literal["train", "validation", "test"]
+Reference = Literal["centralised", "graphless"]
+ModelName = Literal["distributed", "centralised", "graphless"]
+PhaseName = Literal["forward", "backward", "consensus"]
+
+
+class Record(TypedDict):
+    """One evaluation; the scores of a mask are its `loss` and `accuracy` or `mse`."""
+
+    step: int
+    train: dict[str, float]
+    validation: dict[str, float]
+    test: dict[str, float]
+    disagreement: float
+    stationarity: NotRequired[float]
+    best_stationarity: NotRequired[float]
+
+
+class ByteCount(TypedDict):
+    """Bytes of a phase."""
+
+    bytes: int
+
+
+class RowCount(ByteCount):
+    """Rows and bytes of a phase."""
+
+    rows: int
+
+
+class PlainCounts(TypedDict):
+    """Bytes of a step in float32, neither compressed nor tracked."""
+
+    forward: ByteCount
+    backward: ByteCount
+    consensus: ByteCount
+
+
+class MessageCounts(TypedDict):
+    """Messages of one step by phase and link, of one evaluation, and as the paper counts."""
+
+    forward: RowCount
+    backward: RowCount
+    consensus: RowCount
+    evaluation: RowCount
+    plain: PlainCounts
+    paper: RowCount
+    links: list[dict[str, int]]  # sender, receiver, rows and bytes of each phase, shared edges
+    total_bytes: NotRequired[int]  # of all steps, in a summary
+
+
+class Summary(TypedDict, total=False):
+    """The object of `--json`; a run that has not ended lacks some of it."""
+
+    distributed: dict[str, dict[str, float]]  # scores of each mask
+    centralised: dict[str, dict[str, float]]
+    graphless: dict[str, dict[str, float]]
+    disagreement: float
+    stationarity: float
+    best_stationarity: float
+    steps: int
+    edges_kept: float
+    messages: MessageCounts
+    seconds: float

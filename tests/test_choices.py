@@ -1,0 +1,79 @@
+"""The names that settings take are those of the tables, and of what is added to a table from outside."""
+
+import pytest
+
+from gossamer import choices
+from gossamer.agents.rules import UPDATE_RULES
+from gossamer.assignment import ASSIGNMENTS
+from gossamer.choices import Choices
+from gossamer.commands.options import PANELS
+from gossamer.data import DATASETS
+from gossamer.errors import GossamerError
+from gossamer.model.layers import ACTIVATIONS, LAYERS
+from gossamer.model.shift import SHIFTS
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.topology import MIXING_WEIGHTS, TOPOLOGIES
+
+TABLES = {
+    "DATASET_NAMES": tuple(DATASETS),
+    "ASSIGNMENT_NAMES": tuple(ASSIGNMENTS),
+    "TOPOLOGY_NAMES": tuple(TOPOLOGIES),
+    "MIXING_NAMES": tuple(MIXING_WEIGHTS),
+    "LAYER_NAMES": tuple(LAYERS),
+    "ACTIVATION_NAMES": tuple(ACTIVATIONS),
+    "SHIFT_NAMES": ("auto", *SHIFTS),
+    "UPDATE_NAMES": tuple(UPDATE_RULES),
+}
+ALL = {name: value for name, value in vars(choices).items() if isinstance(value, Choices)}
+
+
+def test_every_list_of_names_is_compared() -> None:
+    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "BOUNDARY_BITS", "DTYPE_NAMES"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_are_those_of_the_table(name: str) -> None:
+    assert tuple(ALL[name].remarks) == TABLES[name]
+    assert ALL[name].names == TABLES[name]  # the table is where `module` and `table` say, and adds nothing
+
+
+def test_every_other_choice_is_understood() -> None:
+    for form in choices.COMPRESSION_FORMS.names:
+        make_settings({"compress": form.replace("RANK", "2").replace("SHARE", "0.1")})
+    for bits in choices.BOUNDARY_BITS.names:
+        assert (make_settings({"boundary_bits": bits}).row_codec is None) == (bits == 0)
+    for name in choices.DTYPE_NAMES.names:
+        assert str(make_settings({"dtype": name}).torch_dtype) == f"torch.{name}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "module", "table", "entry"),
+    [
+        ("layers", "gossamer.model.layers", "LAYERS", LAYERS["gcn"]),
+        ("topology", "gossamer.topology", "TOPOLOGIES", TOPOLOGIES["ring"]),
+        ("mixing", "gossamer.topology", "MIXING_WEIGHTS", MIXING_WEIGHTS["uniform"]),
+        ("activation", "gossamer.model.layers", "ACTIVATIONS", ACTIVATIONS["tanh"]),
+    ],
+)
+def test_a_name_that_is_added_to_a_table_is_taken(
+    setting: str, module: str, table: str, entry: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GossamerError, match=f"{setting} = 'mine': input should be '"):
+        make_settings({setting: "mine"})
+    monkeypatch.setitem(__import__(module, fromlist=[table]).__dict__[table], "mine", entry)
+    assert getattr(make_settings({setting: "mine"}), setting) == "mine"
+    with pytest.raises(GossamerError, match="or 'mine'"):
+        make_settings({setting: "yours"})
+
+
+def test_text_for_people() -> None:
+    assert str(choices.MIXING_NAMES) == "metropolis, uniform or fastest"
+    assert str(Choices({"one": "the only"})) == "one (the only)"
+
+
+def test_every_setting_has_a_description_and_a_panel() -> None:
+    names = list(Settings.model_fields)
+    assert names[0] == "dataset"
+    assert names[1] == next(iter(PANELS))
+    assert set(PANELS) <= set(names)
+    assert all(field.description for field in Settings.model_fields.values())
