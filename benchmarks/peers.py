@@ -106,7 +106,7 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
-    steps = [make_schedule(build_share_host(shard.share, settings), settings).mixed for shard in shards]
+    steps = [make_schedule(build_share_host(shard.share, settings), settings).topologies[0].mixed for shard in shards]
     return [
         {
             k: {z: torch.Size(shape).numel() * (dtype or settings.torch_dtype).itemsize for z, shape in shapes.items()}

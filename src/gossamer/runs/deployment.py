@@ -1,6 +1,6 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,50 @@ from gossamer.topology import Progress as Progress
 
 
 @dataclass(frozen=True)
-class Deployment:
-    graph: DataGraph  # without the edges that no link carries
-    assignment: NDArray[np.int64]  # a(i) [n]
-    shared_edges: NDArray[np.int64]  # B [m, m]
+class DeployedTopology:
+    """C on its links, and the part of the data graph that these carry."""
+
     certificate: topology.Certificate  # C and its properties
+    graph: DataGraph  # without the edges that no link carries
     shift: Any  # D, CSR [n, n]
+    shared_edges: NDArray[np.int64]  # B [m, m]
+    edges_kept: float  # fraction of the data edges that the links carry
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Data, assignment and network with the topologies of steps 0, 1, ...; after the last comes the first again.
+
+    Whoever asks for a deployment's links, C or D gets those of the first topology, which most runs have alone.
+    """
+
+    assignment: NDArray[np.int64]  # a(i) [n]
     network: Network
-    edges_kept: float  # share of the data edges that the links carry
+    topologies: tuple[DeployedTopology, ...]
+
+    def at(self, number: int) -> "Deployment":
+        """The same deployment with one of its topologies alone."""
+        return replace(self, topologies=(self.topologies[number],))
+
+    @property
+    def graph(self) -> DataGraph:
+        return self.topologies[0].graph
+
+    @property
+    def certificate(self) -> topology.Certificate:
+        return self.topologies[0].certificate
+
+    @property
+    def shift(self) -> Any:
+        return self.topologies[0].shift
+
+    @property
+    def shared_edges(self) -> NDArray[np.int64]:
+        return self.topologies[0].shared_edges
+
+    @property
+    def edges_kept(self) -> float:
+        return self.topologies[0].edges_kept
 
     @property
     def num_agents(self) -> int:
@@ -44,8 +80,9 @@ class Deployment:
 
     @property
     def combination(self) -> NDArray[np.float64]:
-        """C [m, m]."""
-        return self.certificate.combination
+        """C [m, m]; of a sequence [topologies, m, m]."""
+        matrices = [one.certificate.combination for one in self.topologies]
+        return matrices[0] if len(matrices) == 1 else np.stack(matrices)
 
 
 def make_deployment(
@@ -58,7 +95,8 @@ def make_deployment(
 ) -> Deployment:
     """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
 
-    A given D must not be nonzero between agents that do not talk; it is used as it is.
+    A given C is [m, m], or [topologies, m, m] for a sequence. A given D must not be nonzero between agents that do not
+    talk; it is used as it is.
     """
     m = settings.agents
     check_agents(m)
@@ -69,7 +107,24 @@ def make_deployment(
     else:
         owner = assign_vertices(graph, settings)
     shared = shared_edges(graph, owner, m)
-    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
+    given = [None] if combination is None else [combination] if np.ndim(combination) != 3 else [*combination]
+    certificates = [connect(shared, settings, progress) if C is None else _given(C, shared, settings) for C in given]
+    return Deployment(
+        owner,
+        build_network(graph.num_features, graph.num_outputs, settings),
+        tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates),
+    )
+
+
+def _deploy(
+    graph: DataGraph,
+    shared: NDArray[np.int64],
+    settings: Settings,
+    owner: NDArray[np.int64],
+    certificate: topology.Certificate,
+    shift: Any,
+) -> DeployedTopology:
+    """A topology with the data edges that its links carry."""
     links = certificate.links
     _check(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
@@ -78,12 +133,10 @@ def make_deployment(
         shift = make_shift(kept.adjacency, settings.shift_kind)
     else:
         _check_shift(shift, graph.num_vertices, owner, links)
-    share = float(carried.mean()) if len(carried) else 1.0
+    edges_kept = float(carried.mean()) if len(carried) else 1.0
     if kept is not graph:
-        shared = shared_edges(kept, owner, m)
-    return Deployment(
-        kept, owner, shared, certificate, shift, build_network(graph.num_features, graph.num_outputs, settings), share
-    )
+        shared = shared_edges(kept, owner, settings.agents)
+    return DeployedTopology(certificate, kept, shift, shared, edges_kept)
 
 
 def build_network(num_features: int, num_outputs: int, settings: Settings) -> Network:
@@ -127,10 +180,9 @@ def build_host(
     check_host(deployment.network, settings, len(hosted), vertices)
     return make_host(
         deployment.graph,
-        deployment.shift,
+        [(one.shift, one.certificate.combination) for one in deployment.topologies],
         deployment.network,
         deployment.assignment,
-        deployment.combination,
         hosted,
         training_of(settings),
         initial_deviation=settings.initial_deviation,
