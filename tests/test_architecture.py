@@ -59,7 +59,7 @@ EDGES = {  # third-party libraries, each behind few modules
     },
     "threadpoolctl": {"topology/design.py"},
     "pymetis": {"assignment/simple.py"},
-    "rich": {*COMMANDS, "report/terminal.py", "report/bars.py"},
+    "rich": {*COMMANDS, "report/terminal.py", "report/topology_tables.py", "report/bars.py"},
 }
 
 
