@@ -21,7 +21,7 @@ from typing import Any
 from peers import peers_pace
 
 import gossamer
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.settings import Settings, make_settings
@@ -41,7 +41,7 @@ def limit(folders: list[Path], megabits: int) -> None:
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False, stderr=subprocess.DEVNULL, timeout=10)
     tc("qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb", "default", "ffff")
     for number, folder in enumerate(folders, start=1):
-        port = read_shard(folder).contact.address.rpartition(":")[2]
+        port = read_shard(folder).membership.contact.address.rpartition(":")[2]
         own, speed = f"1:{number:x}", ("rate", f"{megabits}mbit", "burst", "128k")
         tc("class", "add", "dev", "lo", "parent", "1:", "classid", own, "htb", *speed)
         match = ("match", "ip", "dport", port, "0xffff")
@@ -51,7 +51,7 @@ def limit(folders: list[Path], megabits: int) -> None:
 def pace(deployment: Deployment, settings: Settings, megabits: int) -> Pace:
     """That of one process an agent."""
     with tempfile.TemporaryDirectory() as folder:
-        folders = write_shards(Path(folder), deployment, settings)
+        folders = write_local_shards(Path(folder), deployment, settings)
         if megabits:
             limit(folders, megabits)
         rate, busy, _ = peers_pace(folders)

@@ -25,10 +25,10 @@ from typing import Any
 from flood import Target
 
 import gossamer
-from gossamer.peers.local_processes import write_shards
-from gossamer.peers.network.connections import BACK, EACH, PENDING
-from gossamer.peers.network.monitor import LOOK
-from gossamer.peers.network.sockets import KERNEL, UNREAD
+from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.network.connections import PENDING, PER_NEIGHBOUR, REPLY_BYTES
+from gossamer.peers.network.monitor import ROUND_INTERVAL
+from gossamer.peers.network.sockets import KERNEL_BUFFER, RECEIVE_QUEUE
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.message_counts import count_messages
@@ -132,14 +132,18 @@ def resident(pid: int) -> int:
 
 def bounds(target: Target) -> dict[str, tuple[str, int, float]]:
     """By what is sent: the flood, how many connections it makes, and the most megabytes it may take."""
-    share = (UNREAD + 1) * target.largest + KERNEL
-    came = LOOK * LINE
-    outgoing = target.neighbours * 2 * BACK / MB
+    share = (RECEIVE_QUEUE + 1) * target.largest + KERNEL_BUFFER
+    came = ROUND_INTERVAL * LINE
+    outgoing = target.neighbours * 2 * REPLY_BYTES / MB
     return {
         "a stranger's 1500 unfinished messages": ("unfinished", 1500, PENDING * target.largest / MB + came),
         "an impostor in a neighbour's place": ("impostor", 1, outgoing + came),
         "pushed back by a neighbour": ("pushed_back", 1, outgoing + came),
-        "300 connections of one neighbour": ("one_key", 300, (1 + target.neighbours) * EACH * share / MB + came),
+        "300 connections of one neighbour": (
+            "one_key",
+            300,
+            (1 + target.neighbours) * PER_NEIGHBOUR * share / MB + came,
+        ),
     }
 
 
@@ -158,8 +162,8 @@ def main() -> None:
     deployment = make_deployment(gossamer.load(options.dataset), settings)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        folders = write_shards(Path(temporary), deployment, settings)
-        mine, other = read_shard(folders[0]), read_shard(folders[1])
+        folders = write_local_shards(Path(temporary), deployment, settings)
+        mine, other = (read_shard(folder).membership for folder in folders[:2])
         secret = (folders[1] / "key.secret").read_text().strip()
         counted = count_messages(deployment, settings)["consensus"]
         largest = counted["bytes"] // counted["rows"]

@@ -26,8 +26,8 @@ import torch
 import gossamer
 from gossamer.agents import training_step
 from gossamer.engines.simulation import run
-from gossamer.peers.local_processes import free_ports, write_shards
-from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.local_processes import find_free_ports, write_local_shards
+from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.program import make_schedule
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
@@ -85,7 +85,7 @@ def peers_pace(folders: list[Path], *options: str) -> Pace:
 def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[float, dict[str, int]]:
     """The rate of one process an agent, and the bytes that left all agents: payloads by phase, and in all."""
     with tempfile.TemporaryDirectory() as folder:
-        folders = write_shards(Path(folder), deployment, settings)
+        folders = write_local_shards(Path(folder), deployment, settings)
         pace = peers_pace(folders, *(["--insecure"] if insecure else []))
     sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in pace.last) for phase in PHASES}
     return pace.rate, sent | {"all": sum(state["bytes_out"] for state in pace.last)}
@@ -105,7 +105,7 @@ def simulation(deployment: Deployment, settings: Settings) -> float:
 def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[int, dict[int, int]]]:
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
-        shards = [read_shard(path) for path in write_shards(Path(folder), deployment, settings)]
+        shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
     steps = [make_schedule(build_share_host(shard.share, settings), settings).mixed for shard in shards]
     return [
         {
@@ -119,7 +119,7 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
 def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        made = {"ports": free_ports(agents), "keys": [new_keys() for _ in range(agents)], "steps": steps}
+        made = {"ports": find_free_ports(agents), "keys": [make_curve_keys() for _ in range(agents)], "steps": steps}
         plan.write_text(json.dumps(made | {"exchanges": exchanges}))
         return pace_of([[sys.executable, str(BARE), str(plan), str(k)] for k in range(agents)]).rate
 

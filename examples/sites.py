@@ -15,8 +15,8 @@ import numpy as np
 
 import gossamer
 from gossamer.assignment import assign, shared_edges
-from gossamer.peers.local_processes import free_ports
-from gossamer.peers.network.keys import make_keys, write_secret
+from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.network.keys import make_agent_keys, write_secret
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     graph = gossamer.load(given.dataset)
     owner = assign(graph, "bfs", given.agents, 0)
     neighbours = shared_edges(graph, owner, given.agents) > 0
-    keys = [make_keys() for _ in range(given.agents)]
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(given.agents)]
+    keys = [make_agent_keys() for _ in range(given.agents)]
+    addresses = [f"127.0.0.1:{port}" for port in find_free_ports(given.agents)]
     if given.out.exists():
         parser.error(f"{given.out} exists; move it away or choose another --out")
     for k in range(given.agents):

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from gossamer.agents.share import MASKS
-from gossamer.files import patiently, write_atomically
-from gossamer.peers.metrics import Records, read_records
+from gossamer.files import wait_for_descriptor, write_atomically
+from gossamer.peers.metrics import MetricsLog, read_metrics_log
 
 
 @pytest.fixture
 def taken() -> Iterator[list[int]]:
     """All the descriptors that this process may have."""
+    torch.ones(3).add(1)  # PyTorch reads of the processor once, and not again if it could not
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 50, before[1]))
@@ -41,7 +42,7 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
 
     writes: tuple[Callable[[], object], ...] = (
         lambda: write_atomically(tmp_path / "whole", b"content"),
-        lambda: Records(tmp_path / "metrics.jsonl").add(3, dict.fromkeys(MASKS, torch.ones(3))),
+        lambda: MetricsLog(tmp_path / "metrics.jsonl").add(3, dict.fromkeys(MASKS, torch.ones(3))),
     )
     for write in writes:
         timer = threading.Timer(0.1, give_back)
@@ -51,7 +52,7 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
         taken.append(os.open(os.devnull, os.O_RDONLY))
     os.close(taken.pop())
     assert (tmp_path / "whole").read_bytes() == b"content"
-    assert [record["step"] for record in read_records(tmp_path / "metrics.jsonl")] == [3]
+    assert [record["step"] for record in read_metrics_log(tmp_path / "metrics.jsonl")] == [3]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "whole"]
 
 
@@ -63,9 +64,9 @@ def test_waiting_has_an_end_and_other_errors_none() -> None:
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(OSError, match="Too many open files"):
-        patiently(lambda: fail(errno.EMFILE), seconds=0.05)
+        wait_for_descriptor(lambda: fail(errno.EMFILE), seconds=0.05)
     assert len(calls) > 1
     calls.clear()
     with pytest.raises(OSError, match="No space"):
-        patiently(lambda: fail(errno.ENOSPC))
+        wait_for_descriptor(lambda: fail(errno.ENOSPC))
     assert len(calls) == 1

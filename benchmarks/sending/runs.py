@@ -22,7 +22,7 @@ from gossamer.experiments.trials import (
     num_workers,
     train_to_end,
 )
-from gossamer.peers.protocol.wire import START
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.runs.memory import keep_memory
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
@@ -59,14 +59,14 @@ def measured(folder: Path, trial: Trial) -> Curve:
             state = train_to_end(start_run(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
-        headers = START * told * settings.consensus_method.exchanges
+        headers = PAYLOAD_OFFSET * told * settings.consensus_method.exchanges
         consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
             "consensus": consensus / max(1, settings.consensus_every),
             "wire": (consensus + headers) / max(1, settings.consensus_every),
             "plain": plain,
-            "plain wire": plain + START * sum(link["consensus_rows"] > 0 for link in counted["links"]),
+            "plain wire": plain + PAYLOAD_OFFSET * sum(link["consensus_rows"] > 0 for link in counted["links"]),
         }
 
     # What a compression means may change while its name stays.

@@ -18,9 +18,8 @@ The code follows the pipeline of the paper:
 and stands on
     errors        exceptions and warnings
     choices       names that settings take, without what they stand for
-    files         files written whole or not at all, locks, private files
-    reading       text files of a bounded size
-    machine       memory that this process may take
+    files         files read within bounds, written whole or not at all, locked, private
+    machine       memory and file descriptors that this process may take
     generators    drivers of generators
     array_types   names of array types
 """

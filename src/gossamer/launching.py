@@ -10,8 +10,8 @@ from gossamer.agents.measures import disagreement, scores
 from gossamer.api import Display, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
-from gossamer.peers.metrics import read_records
-from gossamer.peers.process import state_of
+from gossamer.peers.metrics import read_metrics_log
+from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
@@ -40,7 +40,7 @@ def gather(
     display: Display | None = None,
 ) -> Result:
     """Gather the agents' weights and sums into a finished run, then train its references; writes what `train` does."""
-    folders = [state_of(path, read_shard(path)) for path in folders]
+    folders = [run_folder(path, read_shard(path).membership) for path in folders]
     parts = []
     for path in folders:
         parts.append(read_tensors(path / "weights.safetensors"))
@@ -56,7 +56,7 @@ def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
     step only."""
     classes = run.deployment.graph.num_classes is not None
-    tables = [read_records(path / "metrics.jsonl") for path in folders]
+    tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]

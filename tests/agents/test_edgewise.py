@@ -20,7 +20,7 @@ from gossamer.engines.simulation import run, run_together
 from gossamer.errors import GossamerError
 from gossamer.model.layers import LAYERS
 from gossamer.model.losses import losses
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.runs.deployment import build_host
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
@@ -97,7 +97,7 @@ def test_quantised_rows_are_the_same_at_every_hosting() -> None:
 
 def test_peers_over_encrypted_sockets_end_with_the_simulations_weights(tmp_path: Path) -> None:
     deployment, settings = deployed(layers="maximum", update="momentum", step_size=0.02, dropout=0.3, steps=20)
-    folders = write_shards(tmp_path, deployment, settings)
+    folders = write_local_shards(tmp_path, deployment, settings)
     assert in_threads(folders) == []
     check(folders, simulated(deployment, settings))
 

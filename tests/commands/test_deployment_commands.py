@@ -12,12 +12,12 @@ import torch
 from typer.testing import CliRunner
 
 from gossamer.cli import app
-from gossamer.peers.local_processes import free_ports
-from gossamer.peers.network.keys import make_keys
-from gossamer.peers.network.sockets import new_keys
+from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.network.keys import make_agent_keys
+from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
-from gossamer.report.terminal import process_table
+from gossamer.report.agent_tables import process_table
 from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
@@ -47,7 +47,7 @@ def test_keys_are_made_once_and_kept_secret(tmp_path: Path) -> None:
 
 
 def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
-    key = next(key for key in iter(lambda: make_keys()[0], None) if "#" in key)  # which does not begin a comment
+    key = next(key for key in iter(lambda: make_agent_keys()[0], None) if "#" in key)  # which does not begin a comment
     (tmp_path / "hosts.txt").write_text(f"# ours\nlocalhost:5001 {key}\nlocalhost:5002\n\nlocalhost:5003\n")
     out = tmp_path / "shards"
     code, table, told = invoke(
@@ -59,10 +59,11 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     assert not (out / "agent-0" / "key.secret").exists()
     assert (out / "agent-1" / "key.secret").exists()
     shards = [read_shard(out / f"agent-{k}") for k in range(3)]
-    assert str(shards[1].neighbours[0].key) + str(shards[1].members[0]) == key
-    assert len(set(shards[1].members)) == 3
-    assert shards[1].members == shards[2].members
-    assert len({shard.run for shard in shards}) == 1
+    members = [shard.membership for shard in shards]
+    assert str(members[1].neighbours[0].key) + str(members[1].verify_keys[0]) == key
+    assert len(set(members[1].verify_keys)) == 3
+    assert members[1].verify_keys == members[2].verify_keys
+    assert len({member.run for member in members}) == 1
     assert shards[2].settings.steps == 20
 
 
@@ -81,7 +82,7 @@ def test_shards_carry_the_keys_of_the_hosts_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_hosts_file_that_does_not_fit_is_told(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "hosts.txt").write_text(text.replace("KEY", make_keys()[0]).replace("OLD", new_keys()[0]))
+    (tmp_path / "hosts.txt").write_text(text.replace("KEY", make_agent_keys()[0]).replace("OLD", make_curve_keys()[0]))
     code, _, told = invoke(
         "shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(tmp_path / "shards")
     )
@@ -173,14 +174,14 @@ def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has finished, and nobody is there: systemd starts it again, and launch fails."""
-    ports = free_ports(3)
+    ports = find_free_ports(3)
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{port}\n" for port in ports))
     out = tmp_path / "shards"
     invoke("shard", "digits", *SMALL, "--hosts", str(tmp_path / "hosts.txt"), "--out", str(out))
-    run = out / "agent-0" / f"run-{read_shard(out / 'agent-0').run}"
+    run = out / "agent-0" / f"run-{read_shard(out / 'agent-0').membership.run}"
     run.mkdir()
     (run / "done").touch()
-    monkeypatch.setattr(member, "SILENCE", 0.5)
+    monkeypatch.setattr(member, "ISOLATION_TIMEOUT", 0.5)
     code, report, told = invoke("peer", str(out / "agent-0"), "--report")
     assert code == 5
     assert "agent 0 has finished and leaves" in told

@@ -18,7 +18,7 @@ from gossamer.data.rows import SHARE, read_matrix, read_rows
 from gossamer.data.site import read_site
 from gossamer.data.tables import read_tables
 from gossamer.errors import GossamerError
-from gossamer.reading import read_text
+from gossamer.files import read_text
 from gossamer.runs.deployment import assign_vertices
 from gossamer.runs.settings import Settings
 from gossamer.runs.topologies import read_shared_edges

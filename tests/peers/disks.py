@@ -1,20 +1,21 @@
-"""Where a pretended agent can die, named after the steps of the protocol, and the disk that it leaves behind."""
+"""Points of the protocol where a simulated agent can die, and the disk that it leaves behind."""
 
+import logging
 import random
 import shutil
 import tempfile
-import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 import torch
 
-from gossamer.errors import GossamerWarning
 from gossamer.model import Params
-from gossamer.peers.checkpoints import Disk
+from gossamer.peers import checkpoints
+from gossamer.peers.checkpoints import CheckpointStore
 
 
 class Kill(StrEnum):
@@ -43,13 +44,27 @@ class Killed(Exception):  # noqa: N818
     """The process is gone."""
 
 
+@contextmanager
+def capture_log(name: str) -> Iterator[list[str]]:
+    """The lines of a logger."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+
+
 def copied(parts: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: part.clone() for name, part in parts.items()}
 
 
 @dataclass
-class PretendedDisk:
-    """What an agent's disk holds; `dies` may end the agent before or after a write, never within one."""
+class FakeDisk:
+    """Content of an agent's disk; `dies` may end the agent before or after a write, never within one."""
 
     keep: int
     first: tuple[Params, Params]
@@ -71,9 +86,9 @@ class PretendedDisk:
     def all_done(self) -> tuple[bytes, ...]:
         return self.ends
 
-    def set_all_done(self, facts: Sequence[bytes]) -> None:
+    def set_all_done(self, statements: Sequence[bytes]) -> None:
         self.dies(Kill.ALL_DONE)
-        self.ends = tuple(facts)
+        self.ends = tuple(statements)
         self.dies(Kill.ALL_DONE)
 
     def epoch(self) -> int:
@@ -95,9 +110,9 @@ class PretendedDisk:
         self.checkpoints = {s: part for s, part in self.checkpoints.items() if s in kept}
         self.dies(Kill.CHECKPOINT_WRITTEN)
 
-    def discard(self, diverged: int, begun: int) -> None:
+    def discard(self, diverged: int, start: int) -> None:
         last = diverged > self.diverged
-        given_up = sorted(self.checkpoints)[-1:] if last else [s for s in self.checkpoints if s >= begun]
+        given_up = sorted(self.checkpoints)[-1:] if last else [s for s in self.checkpoints if s >= start]
         self.checkpoints = {s: part for s, part in self.checkpoints.items() if s not in given_up}
         self.diverged = diverged
 
@@ -116,7 +131,7 @@ class PretendedDisk:
 
 
 @dataclass
-class DamagedDisk(PretendedDisk):
+class DamagedDisk(FakeDisk):
     """Checkpoints in real files, of which one may be damaged when the agent starts: it sets that aside and goes back
     further."""
 
@@ -138,10 +153,9 @@ class DamagedDisk(PretendedDisk):
             else:
                 content[place] ^= 1 << draw.randrange(8)
             path.write_bytes(content)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", GossamerWarning)
-            self.files = Disk(self.folder, self.keep, *self.first)
-        assert len(told) == spoilt, f"damaged: {spoilt}, told: {[str(one.message) for one in told]}"
+        with capture_log(checkpoints.__name__) as lines:
+            self.files = CheckpointStore(self.folder, self.keep, *self.first)
+        assert len(lines) == spoilt, f"damaged: {spoilt}, logged: {lines}"
         return int(spoilt)
 
     def steps(self) -> list[int]:
@@ -153,8 +167,8 @@ class DamagedDisk(PretendedDisk):
         self.checkpoints = dict.fromkeys(self.files.steps(), ({}, {}))
         self.dies(Kill.CHECKPOINT_WRITTEN)
 
-    def discard(self, diverged: int, begun: int) -> None:
-        self.files.discard(diverged, begun)
+    def discard(self, diverged: int, start: int) -> None:
+        self.files.discard(diverged, start)
         self.checkpoints = dict.fromkeys(self.files.steps(), ({}, {}))
 
     def load(self, step: int) -> tuple[Params, Params]:

@@ -1,4 +1,4 @@
-"""Tells frames from statuses."""
+"""Frames and statuses, told apart."""
 
 from gossamer.peers.protocol.wire import FRAME
 

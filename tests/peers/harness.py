@@ -12,14 +12,14 @@ from peers.memory import Hub
 from gossamer.agents.step import training_step
 from gossamer.engines.simulation import run
 from gossamer.experiments.theory import small_problem
-from gossamer.peers.process import Watch, run_peer, state_of, train_over
+from gossamer.peers.process import PeerOptions, run_folder, run_peer, train_agent
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, build_host, make_deployment
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 
 M, STEPS = 4, 50
-Run = Callable[[Path, Watch], Any]
+Run = Callable[[Path, PeerOptions], Any]
 
 
 def deployed(**changes: Any) -> tuple[Deployment, Settings]:
@@ -43,20 +43,21 @@ def simulated(deployment: Deployment, settings: Settings) -> dict[str, torch.Ten
 def over(hub: Hub) -> Run:
     """A peer whose messages stay in this process."""
 
-    def run_over(folder: Path, watch: Watch) -> None:
+    def run_over(folder: Path, watch: PeerOptions) -> None:
         shard = read_shard(folder)
-        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+        own = shard.membership
+        train_agent(lambda largest, _: hub.open(own.agent, own.neighbours, largest), folder, shard, watch)
 
     return run_over
 
 
-def in_threads(folders: list[Path], watch: Watch | None = None, run: Run = run_peer) -> list[BaseException]:
+def in_threads(folders: list[Path], watch: PeerOptions | None = None, run: Run = run_peer) -> list[BaseException]:
     """Run peers side by side in this process; what they fail with."""
     failures: list[BaseException] = []
 
     def one(folder: Path) -> None:
         try:
-            run(folder, watch or Watch(give_up=60))
+            run(folder, watch or PeerOptions(give_up=60))
         except BaseException as error:
             failures.append(error)
 
@@ -69,13 +70,13 @@ def in_threads(folders: list[Path], watch: Watch | None = None, run: Run = run_p
     return failures
 
 
-def kept(folder: Path) -> Path:
+def state_folder(folder: Path) -> Path:
     """Where the agent of a shard keeps what belongs to its run."""
-    return state_of(folder, read_shard(folder))
+    return run_folder(folder, read_shard(folder).membership)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return read_tensors(kept(folder) / "weights.safetensors")
+    return read_tensors(state_folder(folder) / "weights.safetensors")
 
 
 def check(folders: list[Path], expected: dict[str, torch.Tensor]) -> None:

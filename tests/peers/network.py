@@ -14,27 +14,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers.disks import DamagedDisk, Kill, Killed, PretendedDisk, copied
+from peers.disks import DamagedDisk, FakeDisk, Kill, Killed, copied
 from peers.frames import is_frame
+from peers.memberships import make_membership
+from peers.memo import Stage, memoise_program
 from peers.problems import M, Problem
-from peers.remembered import Stage, remembered
 
-from gossamer.peers.program import begin
-from gossamer.peers.protocol.config import Place
-from gossamer.peers.protocol.member import GRACE, SILENCE, Member
-from gossamer.peers.protocol.resending import AGAIN
-from gossamer.peers.protocol.signatures import Keyring, make_keyring, verify_key
-from gossamer.peers.protocol.wire import START
-from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, neighbours_apart
+from gossamer.peers.program import train_from
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
+from gossamer.peers.protocol.resending import RESEND_INTERVAL
+from gossamer.peers.protocol.signatures import Keyring, derive_verify_key, make_keyring
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
+from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, max_step_gap
 
 RUN = "run"
-DEADLINE = SILENCE + GRACE + 50  # seconds
+DEADLINE = ISOLATION_TIMEOUT + DEPARTURE_TIMEOUT + 50  # seconds
 SECRETS = [f"{k}".rjust(40, "0") for k in range(M)]  # of the agents, in Z85
 
 
 @cache
 def keyring(agent: int) -> Keyring:
-    return make_keyring(SECRETS[agent], [verify_key(secret) for secret in SECRETS], agent)
+    return make_keyring(SECRETS[agent], [derive_verify_key(secret) for secret in SECRETS], agent)
 
 
 SENDING = {
@@ -78,7 +79,7 @@ class Network:
         self.overhear: Callable[[int, int, bytes], bytes | None] | None = None  # may give another message in its place
         self.sent: dict[tuple[int, int, bytes], tuple[float, int]] = {}  # frames of a life: when first, and how often
         keep = checkpoints_to_keep(diameter(links), self.settings)
-        kind = partial(DamagedDisk, damage=faults.damage) if faults.damage else PretendedDisk
+        kind = partial(DamagedDisk, damage=faults.damage) if faults.damage else FakeDisk
         self.disks = {k: kind(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()}
         self.members: dict[int, Member] = {}
         self.last: dict[int, Member] = {}
@@ -145,7 +146,7 @@ class Network:
 
     def told(self) -> str:
         return "; ".join(
-            f"{k}: epoch {m.epoch} at {m.position} waits for {m.waiting_for}, {len(m.facts.done)} done"
+            f"{k}: epoch {m.epoch} at {m.position} waits for {m.waiting_for}, {len(m.statements.done)} done"
             for k, m in sorted(self.members.items())
         )
 
@@ -162,11 +163,11 @@ class Network:
             self._receive(*what)
         member = self.last[k] = self.members[k]
         self._check_memory(member)
-        stands = (member.epoch, member.position, len(member.facts.restorable), len(member.facts.done))
+        stands = (member.epoch, member.position, len(member.statements.restorable), len(member.statements.done))
         if self.progress[1].get(k) != stands:
             self.progress[1][k] = stands
             self.progress = (self.now, self.progress[1])
-        if member.leaves(self.now):
+        if member.may_leave(self.now):
             self._maybe_die(Kill.LEAVING)
             self.members.pop(k)
             self.gone.add(k)
@@ -178,20 +179,17 @@ class Network:
 
     def _start(self, k: int) -> None:
         self.happened["checkpoint damaged"] += self.disks[k].start(self.random)
-        place = Place(
-            k,
-            len(self.problem.hosts),
-            self.neighbours[k],
-            RUN,
+        config = ProtocolConfig(
+            make_membership(k, len(self.problem.hosts), self.neighbours[k], RUN),
             self.settings.torch_dtype,
             self.settings.steps,
             self.disks[k].keep,
             self.count,  # grows with every event
-            neighbours_apart(self.settings),
+            max_step_gap(self.settings),
             signatures=keyring(k),
         )
         self.members[k] = Member(
-            place,
+            config,
             self.disks[k],
             lambda step: self._program(k, step),
             self.problem.schedules[k],
@@ -206,7 +204,7 @@ class Network:
             self._maybe_die(Kill.RECEIVING)
         elif member.finished:
             self._maybe_die(Kill.DONE_KNOWN)
-        elif len(member.facts.restorable) < len(self.problem.hosts):
+        elif len(member.statements.restorable) < len(self.problem.hosts):
             self._maybe_die(Kill.OPENING)
         refused, now_in = sum(member.refused.values()), member.epoch
         member.receive(sender, message, self.now)
@@ -215,22 +213,23 @@ class Network:
 
     def _check_repetition(self, sender: int, receiver: int, message: bytes) -> None:
         """However often it is asked for, a frame goes out once, and again once a second at most."""
-        frame = (self.members[sender].place.life, receiver, message[:START])
+        frame = (self.members[sender].config.incarnation, receiver, message[:PAYLOAD_OFFSET])
         first, count = self.sent.get(frame, (self.now, 0))
         self.sent[frame] = first, count + 1
-        assert count <= 1 + (self.now - first) / AGAIN, f"agent {sender} sent a frame {count + 1} times"
+        assert count <= 1 + (self.now - first) / RESEND_INTERVAL, f"agent {sender} sent a frame {count + 1} times"
 
     def _check_memory(self, member: Member) -> None:
         """What is kept for a neighbour or waits for its turn lies within the steps that neighbours can be apart."""
-        held = max(len(member.exchanges.inbox), member.exchanges.kept.most)
+        held = max(len(member.exchanges.inbox), member.exchanges.resend_buffer.largest)
         self.most_held = max(self.most_held, held)
-        schedule = self.problem.schedules[member.place.agent]
+        agent = member.membership.agent
+        schedule = self.problem.schedules[agent]
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
-        assert held <= (member.place.lead + 1) * in_a_step, f"agent {member.place.agent} holds {held} messages"
+        assert held <= (member.config.max_step_gap + 1) * in_a_step, f"agent {agent} holds {held} messages"
 
     def _program(self, k: int, step: int) -> Any:
         """The training run; who reads its exchanges learns which messages come next."""
-        start = begin if self.memory is None else partial(remembered, self.memory)
+        start = train_from if self.memory is None else partial(memoise_program, self.memory)
         exchanges: Any = start(
             self.problem.hosts[k],
             self.settings,

@@ -10,7 +10,7 @@ import torch
 from gossamer.agents import Host, training_step
 from gossamer.data import make_graph
 from gossamer.engines.simulation import run_together
-from gossamer.peers.program import Schedule, make_schedule
+from gossamer.peers.program import MessageSchedule, make_schedule
 from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import Settings, make_settings
 
@@ -25,7 +25,7 @@ class Problem:
     settings: Settings
     hosts: dict[int, Host]
     links: np.ndarray
-    schedules: dict[int, Schedule]
+    schedules: dict[int, MessageSchedule]
     expected: list[Weights]  # every agent's, of the undisturbed run
 
 

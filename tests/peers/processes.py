@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from peers.trapped import Trap, run
+from peers.traps import Trap, run
 
 LIMIT = 60.0  # seconds for anything that is waited for
 FORKS = multiprocessing.get_context("forkserver")

@@ -21,14 +21,14 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
+from peers.byzantine import ByzantineAgent, Lie
 from peers.disks import Kill
-from peers.liars import Liar, Lie
+from peers.memo import Stage
 from peers.network import Faults, Network
 from peers.problems import M, Problem, problem
-from peers.remembered import Stage
 
 from gossamer.errors import GossamerError
-from gossamer.peers.refusals import COMMON
+from gossamer.peers.refusals import RECOVERY_REASONS
 
 CHEBYSHEV = {"layers": "chebyshev", "order": 2, "hidden": 2}
 ADAM = {"update": "adam", "step_size": 0.01}
@@ -40,7 +40,7 @@ PROBLEMS: list[dict[str, Any]] = [  # consensus in every step, every third, neve
     {"topology": "line", "update": "gd", "consensus_every": 3},
     {"topology": "ring", "consensus_every": 0},
 ]
-ANEW = 10  # every so many schedules the training steps are computed, not remembered
+ANEW = 10  # every so many schedules the training steps are computed, not memoise_program
 
 
 @cache
@@ -81,7 +81,7 @@ def run_schedule(seed: int, kind: str = "faults") -> Network:
         return network
     draw = random.Random(f"{seed} {kind}")
     network = Network(made, faults if draw.random() < 0.5 else Faults(), seed, memory)
-    liar = Liar(network, draw.randrange(M), draw, random_lies(draw, kind))
+    liar = ByzantineAgent(network, draw.randrange(M), draw, random_lies(draw, kind))
     try:
         network.run()
     except GossamerError as error:
@@ -91,9 +91,11 @@ def run_schedule(seed: int, kind: str = "faults") -> Network:
     else:
         check(network)
         network.happened["ended with the undisturbed run's weights"] += 1
-    network.happened.update({f"told {lie}": count for lie, count in liar.told.items()})
+    network.happened.update({f"sent {lie}": count for lie, count in liar.count.items()})
     for member in network.last.values():
-        refused = {f"refused: {reason}": count for reason, count in member.refused.items() if reason not in COMMON}
+        refused = {
+            f"refused: {reason}": count for reason, count in member.refused.items() if reason not in RECOVERY_REASONS
+        }
         network.happened.update(refused)
     return network
 

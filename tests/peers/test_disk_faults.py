@@ -10,18 +10,21 @@ from pathlib import Path
 import pytest
 import torch
 from agents.cases import make_case
+from peers.disks import capture_log
 from peers.harness import deployed
 from safetensors.torch import load_file, save_file
 
 from gossamer.api import predict, resume, train
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.files import alone_in
-from gossamer.peers.checkpoints import Disk
-from gossamer.peers.local_processes import write_shards
-from gossamer.peers.network.addresses import check_address, is_public_key
-from gossamer.peers.network.sockets import check_key, new_keys
-from gossamer.peers.process import Watch, run_peer
+from gossamer.files import lock_folder
+from gossamer.peers import checkpoints
+from gossamer.peers.checkpoints import CheckpointStore
+from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.network.addresses import check_address
+from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.network.z85 import check_key, is_key
+from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
@@ -115,16 +118,14 @@ def test_a_checksum_is_of_words_names_and_shapes_too_and_files_without_one_open(
 
 def test_a_peer_offers_whole_checkpoints_only(tmp_path: Path) -> None:
     params, state = {"w": torch.ones(1, 8, 4)}, {"v": torch.zeros(1, 8, 4)}
-    disk = Disk(tmp_path, 4, params, state)
+    disk = CheckpointStore(tmp_path, 4, params, state)
     for step in (10, 20, 30):
         disk.save(step, {"w": params["w"] * step}, state)
     flip(tmp_path / "checkpoint-30.safetensors")
     (tmp_path / "checkpoint-10.safetensors").write_bytes((tmp_path / "checkpoint-20.safetensors").read_bytes())
-    with pytest.warns(GossamerWarning) as told:
-        again = Disk(tmp_path, 4, params, state)
-    assert [("checkpoint-10" in str(w.message), "restore is 20" in str(w.message)) for w in told] == [
-        (True, True), (False, True),
-    ]  # fmt: skip
+    with capture_log(checkpoints.__name__) as lines:
+        again = CheckpointStore(tmp_path, 4, params, state)
+    assert [("checkpoint-10" in line, "restore is 20" in line) for line in lines] == [(True, True), (False, True)]
     assert again.steps() == [0, 20]
     assert torch.equal(again.load(20)[0]["w"], params["w"] * 20)
     assert (tmp_path / "checkpoint-30.safetensors.damaged").is_file()
@@ -165,7 +166,7 @@ def test_two_that_begin_in_the_same_empty_folder(tmp_path: Path) -> None:
     held, done = threading.Event(), threading.Event()
 
     def first() -> None:
-        with alone_in(tmp_path, "trains here"):
+        with lock_folder(tmp_path, "trains here"):
             held.set()
             done.wait(30)
 
@@ -187,8 +188,8 @@ def test_what_a_peer_holds_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         alone = make_settings({"dataset": "case", "agents": 1, "steps": 2, "checkpoint_every": 1})
-        (folder,) = write_shards(tmp_path / "shards", make_deployment(make_case(n=40).graph, alone), alone)
-        result = run_peer(folder, Watch(give_up=30))
+        (folder,) = write_local_shards(tmp_path / "shards", make_deployment(make_case(n=40).graph, alone), alone)
+        result = run_peer(folder, PeerOptions(give_up=30))
     finally:
         os.umask(before)
     held = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
@@ -200,7 +201,7 @@ def test_what_a_peer_holds_is_its_owners_alone(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shards(tmp_path_factory.mktemp("shards"), *deployed())[0]
+    return write_local_shards(tmp_path_factory.mktemp("shards"), *deployed())[0]
 
 
 @pytest.mark.parametrize(
@@ -236,11 +237,11 @@ def test_addresses_that_are_none(address: str, shard: Path) -> None:
 
 
 def test_public_keys_are_told_as_zeromq_tells_them() -> None:
-    for key in [new_keys()[0] for _ in range(20)]:
-        assert is_public_key(key)
+    for key in [make_curve_keys()[0] for _ in range(20)]:
+        assert is_key(key)
         assert check_key(key, "here") == key
     for wrong in ("", "x" * 39, "x" * 41, "#" * 40, "ä" * 40, '"' * 40):
-        assert not is_public_key(wrong)
+        assert not is_key(wrong)
         with pytest.raises(GossamerError):
             check_key(wrong, "here")
 

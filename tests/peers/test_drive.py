@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peers.memberships import make_membership
 
 from gossamer.peers import process as peer
-from gossamer.peers.metrics import Records
-from gossamer.peers.refusals import Refusals
+from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.refusals import RefusalLog
 
 
 class Clock:
@@ -50,7 +51,7 @@ class Finished:
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.heard, self.turns = clock, 0.0, 0
-        self.place = type("Where", (), {"agent": 0, "neighbours": (1,)})()
+        self.membership = make_membership(0, 2, (1,))
 
     def receive(self, sender: int, message: memoryview, now: float) -> None:
         self.heard, self.all_done = now, True
@@ -61,7 +62,7 @@ class Finished:
             self.clock.now += 150.0
         self.wake_at = self.clock.now + 1.0
 
-    def leaves(self, now: float) -> bool:
+    def may_leave(self, now: float) -> bool:
         return self.all_done or now > self.heard + 120.0
 
 
@@ -73,12 +74,13 @@ def test_own_arithmetic_is_not_the_others_silence(
     monkeypatch.setattr(peer, "time", clock)
     member: Any = Finished(clock)
     transport: Any = Talker(clock, speaks)
+    metrics, refusals = MetricsLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
 
     def drive() -> None:
-        peer._drive(member, transport, Records(tmp_path / "m"), Refusals(tmp_path / "r"), peer.Watch(), 0)
+        peer._drive(member, transport, metrics, refusals, peer.PeerOptions(), 0)
 
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first
     else:
-        with pytest.raises(peer.LeftEarly):
+        with pytest.raises(peer.LeftEarlyError):
             drive()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from peers.harness import M, check, deployed, kept, simulated, weights
+from peers.harness import M, check, deployed, simulated, state_folder, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
-from peers.trapped import STEP, Action, Moment, Trap
+from peers.traps import STEP, Action, Moment, Trap
 
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.shard import Shard, read_shard, write_shard
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ KILLED = {
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     """What the same processes end with when nothing happens, which is what the simulation ends with."""
     deployment, settings = deployed(**SETTINGS)
-    folders = write_shards(tmp_path_factory.mktemp("undisturbed"), deployment, settings)
+    folders = write_local_shards(tmp_path_factory.mktemp("undisturbed"), deployment, settings)
     with Agents(folders) as agents:
         agents.start_all()
         agents.wait_finished()
@@ -60,12 +60,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
 
 
 def epochs(folders: list[Path]) -> list[int]:
-    return [int((kept(folder) / "epoch").read_text()) for folder in folders]
+    return [int((state_folder(folder) / "epoch").read_text()) for folder in folders]
 
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 def test_the_weights_end_at_the_same_bits(tmp_path: Path, undisturbed: Weights, fault: Fault) -> None:
-    folders = write_shards(tmp_path, *deployed(**SETTINGS))
+    folders = write_local_shards(tmp_path, *deployed(**SETTINGS))
     if fault in KILLED:
         killed(folders, KILLED[fault])
     elif fault == Fault.STOPPED:
@@ -88,7 +88,7 @@ def killed(folders: list[Path], moment: Moment) -> None:
     with Agents(folders) as agents:
         agents.start_all({VICTIM: Trap(moment, Action.DIE, folders[VICTIM])})
         agents.wait_killed(VICTIM)
-        halves = list(kept(folders[VICTIM]).glob(f".checkpoint-{STEP}.*"))
+        halves = list(state_folder(folders[VICTIM]).glob(f".checkpoint-{STEP}.*"))
         assert len(halves) == (moment == Moment.WHILE_CHECKPOINTING)
         agents.start(VICTIM)
         agents.wait_finished()
@@ -131,7 +131,7 @@ def between_two(folders: list[Path], fault: Fault) -> None:
     with ExitStack() as stack:
         proxies = []
         for here, there in ((VICTIM, neighbour), (neighbour, VICTIM)):
-            port = int(read_shard(folders[there]).contact.address.split(":")[1])
+            port = int(read_shard(folders[there]).membership.contact.address.split(":")[1])
             proxies.append(stack.enter_context(Proxy(port)))
             readdress(folders[here], {there: f"127.0.0.1:{proxies[-1].port}"})
         agents = stack.enter_context(Agents(folders))
@@ -140,7 +140,7 @@ def between_two(folders: list[Path], fault: Fault) -> None:
             (proxy.reset if fault == Fault.CONNECTION_RESET else proxy.block)(True)
         let_go(agents)
         time.sleep(1.0 if fault == Fault.CONNECTION_RESET else AWAY)
-        assert not (kept(folders[VICTIM]) / "done").exists()  # it did wait for its neighbour
+        assert not (state_folder(folders[VICTIM]) / "done").exists()  # it did wait for its neighbour
         for proxy in proxies:
             proxy.reset(False)
             proxy.block(False)
@@ -159,7 +159,7 @@ def partition(folders: list[Path]) -> None:
             set_cable("down")
             let_go(agents)
             time.sleep(AWAY)
-            assert not any((kept(folder) / "done").exists() for folder in folders)
+            assert not any((state_folder(folder) / "done").exists() for folder in folders)
             set_cable("up")
             agents.wait_finished()
 
@@ -167,9 +167,10 @@ def partition(folders: list[Path]) -> None:
 def readdress(folder: Path, addresses: dict[int, str]) -> None:
     """Change where a shard's agent listens and finds its neighbours."""
     shard: Shard = read_shard(folder)
-    mine = replace(shard.contact, address=addresses.get(shard.agent, shard.contact.address))
-    others = {z: replace(one, address=addresses.get(z, one.address)) for z, one in shard.neighbours.items()}
-    write_shard(folder, replace(shard, contact=mine, neighbours=others))
+    before = shard.membership
+    mine = replace(before.contact, address=addresses.get(before.agent, before.contact.address))
+    others = {z: replace(one, address=addresses.get(z, one.address)) for z, one in before.neighbours.items()}
+    write_shard(folder, replace(shard, membership=replace(before, contact=mine, neighbours=others)))
 
 
 @contextmanager

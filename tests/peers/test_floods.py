@@ -15,11 +15,11 @@ import zmq
 from peers.processes import FORKS, LIMIT, wait_until
 
 from gossamer.files import write_atomically
-from gossamer.peers.local_processes import free_ports
+from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network import connections
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import BACK, PENDING_EACH
-from gossamer.peers.network.sockets import Sockets, new_keys, public_of
+from gossamer.peers.network.connections import PENDING_PER_HOST, REPLY_BYTES
+from gossamer.peers.network.sockets import Sockets, derive_public_key, make_curve_keys
 
 LARGEST = 10_000
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)
@@ -43,8 +43,8 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def place() -> Place:
-    keys = [new_keys() for _ in range(3)]
-    ports = free_ports(3)
+    keys = [make_curve_keys() for _ in range(3)]
+    ports = find_free_ports(3)
     contacts = [Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(ports, keys, strict=True)]
     return Place(contacts, [secret for _, secret in keys])
 
@@ -110,13 +110,13 @@ def test_strangers_do_not_take_all_descriptors(place: Place, tmp_path: Path) -> 
             friend.send(0, b"hello")
             while pipe.poll(0.1):
                 few = pipe.recv()
-            return few < 2 * PENDING_EACH + 60
+            return few < 2 * PENDING_PER_HOST + 60
 
         wait_until(is_back_to_few, "a neighbour is heard, and most connections have been shut")
         friend.close()
         assert process.is_alive()
         refused = ended(process, pipe)
-    assert refused["flood"] + refused["handshake"] >= 2 * DESCRIPTORS - 2 * PENDING_EACH
+    assert refused["flood"] + refused["handshake"] >= 2 * DESCRIPTORS - 2 * PENDING_PER_HOST
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
@@ -169,7 +169,7 @@ def test_what_is_pushed_back_over_an_outgoing_connection_costs_the_neighbour_its
                 if name not in seen:
                     seen.add(name)
                     for _ in range(100):
-                        server.send_multipart([name, bytes(BACK - 100)])
+                        server.send_multipart([name, bytes(REPLY_BYTES - 100)])
             return len(seen) >= 2 or not process.is_alive()
 
         wait_until(has_come_again, "the connection is made anew")
@@ -186,7 +186,7 @@ def test_many_connections_of_one_neighbour_are_two(place: Place) -> None:
     flood = [context.socket(zmq.DEALER) for _ in range(40)]
     for one in flood:
         one.curve_serverkey, one.curve_secretkey = str(place.contacts[0].key).encode(), place.secrets[1].encode()
-        one.curve_publickey = public_of(place.secrets[1]).encode()
+        one.curve_publickey = derive_public_key(place.secrets[1]).encode()
         one.reconnect_ivl = -1
         one.connect(f"tcp://{place.contacts[0].address}")
         one.send(b"hello")
@@ -194,8 +194,8 @@ def test_many_connections_of_one_neighbour_are_two(place: Place) -> None:
 
     def flooded(enough: Callable[[], bool]) -> bool:
         found.extend(sender for sender, _ in sockets.receive(0.05))
-        heard, silent = sockets._connections._heard, sockets._connections._silent
-        assert all(len(mine) <= 2 for mine in heard.members.values())
+        heard, silent = sockets._connections._active, sockets._connections._idle
+        assert all(len(mine) <= 2 for mine in heard.by_owner.values())
         assert silent.size <= 4
         return enough()
 

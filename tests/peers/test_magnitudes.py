@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peers.disks import PretendedDisk
-from peers.liars import Liar
+from peers.byzantine import ByzantineAgent
+from peers.disks import FakeDisk
 from peers.network import RUN, Faults, Network
 from peers.problems import M, Problem, problem
 from peers.schedules import check
@@ -18,9 +18,15 @@ from gossamer.agents import Outbox, Phase
 from gossamer.agents.quantisation import Quantiser
 from gossamer.data import make_graph
 from gossamer.errors import DivergedError, GossamerError
-from gossamer.peers.checkpoints import Disk
-from gossamer.peers.program import begin, make_schedule
-from gossamer.peers.protocol.magnitudes import FLOOR, JUMP, LARGEST, Magnitudes, check_kept
+from gossamer.peers.checkpoints import CheckpointStore
+from gossamer.peers.program import make_schedule, train_from
+from gossamer.peers.protocol.magnitudes import (
+    GROWTH_FLOOR,
+    GROWTH_LIMIT,
+    MAGNITUDE_LIMIT,
+    MagnitudeBounds,
+    check_checkpoint,
+)
 from gossamer.peers.protocol.wire import Frame, RefusedError, encode
 from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import make_settings
@@ -78,33 +84,33 @@ def test_a_regression_with_large_targets_passes(scale: float, every: int) -> Non
 
 
 def test_a_jump_between_two_consensuses_is_bounded_and_the_first_is_free() -> None:
-    bounds = Magnitudes()
-    bounds.check(CONSENSUS, 1, 0.9 * LARGEST)  # what is known of agent 1 grows with it
-    bounds.check(CONSENSUS, 2, 1e-9)
-    bounds.check(CONSENSUS, 2, 0.9 * JUMP * FLOOR)
-    bounds.check(CONSENSUS, 2, 1.0)
+    bounds = MagnitudeBounds()
+    bounds.check_incoming(CONSENSUS, 1, 0.9 * MAGNITUDE_LIMIT)  # what is known of agent 1 grows with it
+    bounds.check_incoming(CONSENSUS, 2, 1e-9)
+    bounds.check_incoming(CONSENSUS, 2, 0.9 * GROWTH_LIMIT * GROWTH_FLOOR)
+    bounds.check_incoming(CONSENSUS, 2, 1.0)
     with pytest.raises(RefusedError, match="too large"):
-        bounds.check(CONSENSUS, 2, 1.1 * JUMP * FLOOR)
-    bounds.check(FORWARD, 2, 1.1 * JUMP * FLOOR)
+        bounds.check_incoming(CONSENSUS, 2, 1.1 * GROWTH_LIMIT * GROWTH_FLOOR)
+    bounds.check_incoming(FORWARD, 2, 1.1 * GROWTH_LIMIT * GROWTH_FLOOR)
     with pytest.raises(RefusedError, match=r"too large: 1\.1e\+12 in a forward message"):
-        bounds.check(FORWARD, 2, 1.1 * LARGEST)
-    bounds.check_own(CONSENSUS, 2, 1e5)  # this agent's own weights are as large
-    bounds.check(CONSENSUS, 2, 1.1 * JUMP * FLOOR)
-    assert bounds.greatest == (0.9 * LARGEST, 1, "consensus")
+        bounds.check_incoming(FORWARD, 2, 1.1 * MAGNITUDE_LIMIT)
+    bounds.check_outgoing(CONSENSUS, 2, 1e5)  # this agent's own weights are as large
+    bounds.check_incoming(CONSENSUS, 2, 1.1 * GROWTH_LIMIT * GROWTH_FLOOR)
+    assert bounds.greatest == (0.9 * MAGNITUDE_LIMIT, 1, "consensus")
 
 
 def test_an_agent_does_not_send_what_others_refuse() -> None:
     """Whatever passes at the sender passes at the receiver, which knows more."""
-    sender, receiver = Magnitudes(), Magnitudes()
+    sender, receiver = MagnitudeBounds(), MagnitudeBounds()
     for size in (1.0, 1e9, 1e3, 9e8, 1e12, 1e6):
-        sender.check_own(CONSENSUS, 1, size)
-        receiver.check(CONSENSUS, 0, size)
+        sender.check_outgoing(CONSENSUS, 1, size)
+        receiver.check_incoming(CONSENSUS, 0, size)
     for exchange, size in ((CONSENSUS, 1.1e12), (FORWARD, 1.1e12), (FORWARD, float("nan")), (FORWARD, float("inf"))):
         with pytest.raises(DivergedError):
-            sender.check_own(exchange, 1, size)
-    sender.check_own(CONSENSUS, 1, 1.0)
+            sender.check_outgoing(exchange, 1, size)
+    sender.check_outgoing(CONSENSUS, 1, 1.0)
     with pytest.raises(DivergedError, match="grew from"):
-        sender.check_own(CONSENSUS, 1, 2e9)
+        sender.check_outgoing(CONSENSUS, 1, 2e9)
 
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
@@ -143,17 +149,17 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
             network.step()
         member = network.members[1]
 
-        def note(sender: int, error: RefusedError, kept: list[tuple[int, str]] = refused) -> None:
-            kept.append((sender, str(error)))
+        def note(sender: int, error: RefusedError, found: list[tuple[int, str]] = refused) -> None:
+            found.append((sender, str(error)))
 
         member._on_refused = note
         while str(member.exchanges.current.phase) != phase or 0 not in member.waiting_for:
             network.step()
         exchange = member.exchanges.current
         (shape,) = [shape for link, shape in exchange.expected.items() if link.sender == 0]
-        planned = member._schedule(member.position)
-        assert planned is not None
-        plan = planned[0]
+        expected = member._expectations(member.position)
+        assert expected is not None
+        plan = expected.plan
         frame = Frame(0, member.epoch, member.position, plan, phase, exchange.index, torch.full(shape, 1e30).double())
         member.receive(0, encode(frame, RUN), network.now)
         network.run()
@@ -163,7 +169,7 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
 
 def test_a_neighbour_that_sends_only_what_is_impossible_is_named() -> None:
     network = Network(problem(), Faults(), seed=0)
-    liar = Liar(network, 2, network.random, ())
+    liar = ByzantineAgent(network, 2, network.random, ())
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     liar.replaces = True
@@ -193,7 +199,7 @@ def test_a_run_that_was_poisoned_starts_again_from_before() -> None:
     network = Network(problem(update="gd", step_size=1.0, checkpoint_every=1, steps=12, dropout=0.0), Faults(), seed=0)
     error = poisoned(network)
     assert "features and targets; the largest number that it was sent, " in str(error)
-    assert all(part.abs().max() <= LARGEST for disk in network.disks.values()
+    assert all(part.abs().max() <= MAGNITUDE_LIMIT for disk in network.disks.values()
                for params, _ in disk.checkpoints.values() for part in params.values())  # fmt: skip
     for _ in range(20):  # every time that it diverges again, it goes back further
         for k in range(M):
@@ -207,26 +213,26 @@ def test_a_run_that_was_poisoned_starts_again_from_before() -> None:
 
 
 def test_what_has_diverged_is_not_kept(tmp_path: Path) -> None:
-    check_kept([torch.full((2,), LARGEST)], [torch.full((2,), 1e30)])  # adam squares gradients
-    for weights, state in ((1.1 * LARGEST, 0.0), (float("nan"), 0.0), (1.0, float("inf"))):
+    check_checkpoint([torch.full((2,), MAGNITUDE_LIMIT)], [torch.full((2,), 1e30)])  # adam squares gradients
+    for weights, state in ((1.1 * MAGNITUDE_LIMIT, 0.0), (float("nan"), 0.0), (1.0, float("inf"))):
         with pytest.raises(DivergedError):
-            check_kept([torch.tensor([1.0, weights])], [torch.tensor([state])])
+            check_checkpoint([torch.tensor([1.0, weights])], [torch.tensor([state])])
     host, settings = problem().hosts[0], problem().settings
-    far = PretendedDisk(3, ({name: 1e13 * part for name, part in host.params.items()}, host.state), lambda where: None)
+    far = FakeDisk(3, ({name: 1e13 * part for name, part in host.params.items()}, host.state), lambda where: None)
     with pytest.raises(DivergedError, match=r"weights beyond 1e\+12"):
-        next(begin(host, settings, far, 2, lambda step, sums: None))
+        next(train_from(host, settings, far, 2, lambda step, sums: None))
     assert not far.checkpoints
-    disk = Disk(tmp_path, 3, {"w": torch.zeros(2)}, {})
+    disk = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     for step in (0, 5, 10):
         disk.save(step, {"w": torch.full((2,), float(step))}, {})
-    disk.discard(12, begun=0)
+    disk.discard(12, start=0)
     assert disk.steps() == [0, 5]
     assert torch.equal(disk.load(0)[0]["w"], torch.zeros(2))
 
 
 def test_a_run_that_diverges_again_goes_further_back_each_time(tmp_path: Path) -> None:
     """Deterministic training writes the checkpoint that was given up again, and comes no further."""
-    disk = Disk(tmp_path, 4, {"w": torch.zeros(2)}, {})
+    disk = CheckpointStore(tmp_path, 4, {"w": torch.zeros(2)}, {})
     begun, starts = 0, []
     for _ in range(5):
         for step in range(begun, 35, 10):
@@ -237,18 +243,18 @@ def test_a_run_that_diverges_again_goes_further_back_each_time(tmp_path: Path) -
     assert starts == [20, 10, 0, 0, 0]
     for step in range(0, 65, 10):
         disk.save(step, {"w": torch.zeros(2)}, {})
-    disk.discard(65, begun=0)  # it has come further: only the latest is suspect
+    disk.discard(65, start=0)  # it has come further: only the latest is suspect
     assert disk.steps()[-1] == 50
 
 
 def test_a_crash_between_writing_and_removing_leaves_an_agent_that_others_believe(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, 3, {"w": torch.zeros(2)}, {})
+    disk = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     for step in (10, 20, 30):
         disk.save(step, {"w": torch.zeros(2)}, {})
     oldest = (tmp_path / "checkpoint-10.safetensors").read_bytes()
     disk.save(40, {"w": torch.zeros(2)}, {})
     (tmp_path / "checkpoint-10.safetensors").write_bytes(oldest)  # as if it had not been removed
-    again = Disk(tmp_path, 3, {"w": torch.zeros(2)}, {})
+    again = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     assert again.steps() == [0, 20, 30, 40]
     again.save(50, {"w": torch.zeros(2)}, {})
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
@@ -257,7 +263,7 @@ def test_a_crash_between_writing_and_removing_leaves_an_agent_that_others_believ
 
 
 def test_a_checkpoint_that_has_vanished_is_not_the_beginning(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, 3, {"w": torch.zeros(2)}, {})
+    disk = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     with pytest.raises(GossamerError, match=r"checkpoint-20\.safetensors"):
         disk.load(20)
 

@@ -7,7 +7,7 @@ import pytest
 import zmq
 from peers.processes import wait_until
 
-from gossamer.peers.network.monitor import Watcher
+from gossamer.peers.network.monitor import ConnectionMonitor
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), KeyError("a mistake")])
@@ -20,7 +20,7 @@ def test_reports_are_read_whatever_a_handler_does_with_them(error: Exception) ->
 
     context = zmq.Context()
     listening = context.socket(zmq.ROUTER)
-    watcher = Watcher(context, lambda: None)
+    watcher = ConnectionMonitor(context, lambda: None)
     watcher.follow(listening, zmq.EVENT_ACCEPTED, fail)
     watcher.start()
     port = listening.bind_to_random_port("tcp://127.0.0.1")

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from peers.byzantine import ByzantineAgent, Lie
 from peers.disks import Kill, Killed
 from peers.frames import is_frame
-from peers.liars import Liar, Lie
 from peers.network import Faults, Network, keyring
 from peers.problems import M, problem
 from peers.schedules import check, quiet, run_schedule
 
 from gossamer.agents import Link, Phase
 from gossamer.errors import GossamerError
-from gossamer.peers.protocol.facts import Fact, done_fact, restorable_fact
-from gossamer.peers.protocol.member import SILENCE
+from gossamer.peers.protocol.member import ISOLATION_TIMEOUT
+from gossamer.peers.protocol.statements import Statement, sign_done, sign_restorable
 from gossamer.peers.protocol.wire import Frame, Status, encode
 
 COMPRESSED = {"topology": "ring", "compress": "power:1,bits=8", "track": True}
@@ -189,28 +189,28 @@ EPOCH = 1  # of a quiet network
 @pytest.mark.parametrize(
     ("fact", "reason"),
     [
-        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, ()), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (2,)), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (0, 4, 2)), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, (0, 99)), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), liar, EPOCH, 7, range(7)), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), 9, EPOCH, 7, (0,)), "malformed"),
-        (lambda liar: restorable_fact("run", keyring(liar), liar, 2**62, 7, (0,)), "malformed"),
-        (lambda liar: done_fact("run", keyring(liar), 9), "malformed"),
-        (lambda liar: done_fact("run", keyring(liar), 3), "signature"),
-        (lambda liar: done_fact("another", keyring(3), 3), "signature"),
-        (lambda liar: restorable_fact("run", keyring(liar), 3, EPOCH, 7, (0,)), "signature"),
-        (lambda liar: restorable_fact("run", keyring(3), 3, EPOCH - 1, 7, (0,)), "signature"),
-        (lambda liar: done_fact("run", keyring(liar), liar), "signature"),  # nothing that it states of itself
+        (lambda liar: sign_restorable("run", keyring(liar), liar, EPOCH, 7, ()), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), liar, EPOCH, 7, (2,)), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), liar, EPOCH, 7, (0, 4, 2)), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), liar, EPOCH, 7, (0, 99)), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), liar, EPOCH, 7, range(7)), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), 9, EPOCH, 7, (0,)), "malformed"),
+        (lambda liar: sign_restorable("run", keyring(liar), liar, 2**62, 7, (0,)), "malformed"),
+        (lambda liar: sign_done("run", keyring(liar), 9), "malformed"),
+        (lambda liar: sign_done("run", keyring(liar), 3), "signature"),
+        (lambda liar: sign_done("another", keyring(3), 3), "signature"),
+        (lambda liar: sign_restorable("run", keyring(liar), 3, EPOCH, 7, (0,)), "signature"),
+        (lambda liar: sign_restorable("run", keyring(3), 3, EPOCH - 1, 7, (0,)), "signature"),
+        (lambda liar: sign_done("run", keyring(liar), liar), "signature"),  # nothing that it states of itself
     ],
 )
-def test_a_status_that_nobody_would_send_changes_nothing(fact: Callable[[int], Fact], reason: str) -> None:
+def test_a_status_that_nobody_would_send_changes_nothing(fact: Callable[[int], Statement], reason: str) -> None:
     network = Network(problem(), Faults(), seed=0)
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     before = network.disks[0].number
     liar = network.neighbours[0][0]
-    said, known = fact(liar), network.members[0].facts.restorable[liar]
+    said, known = fact(liar), network.members[0].statements.restorable[liar]
     facts = [said.content] if said.agent == liar else [known.content, said.content]
     assert network.members[0].epoch == known.epoch == EPOCH
     message = encode(Status(liar, max(EPOCH, said.epoch or 0), tuple(facts)), "run")
@@ -270,11 +270,11 @@ def test_lies_change_nothing_or_the_liar_is_named(kind: str, first: int) -> None
 @pytest.mark.parametrize("lie", Lie)
 def test_every_lie_beside_an_honest_agent_ends_as_it_must(lie: Lie) -> None:
     network = Network(problem(), Faults(), seed=0)
-    liar = Liar(network, 1, network.random, ())
+    liar = ByzantineAgent(network, 1, network.random, ())
     while len(network.disks[0].checkpoints) < 2:
         network.step()
     for _ in range(3):
-        liar._tell(lie)
+        liar._send_lie(lie)
     try:
         network.run()
     except GossamerError as error:
@@ -283,7 +283,7 @@ def test_every_lie_beside_an_honest_agent_ends_as_it_must(lie: Lie) -> None:
     else:
         assert lie not in (Lie.IN_PLACE, Lie.OWN_DONE, Lie.TWO_STEPS)
         check(network)
-    assert liar.told[lie] > 0
+    assert liar.count[lie] > 0
 
 
 def test_a_false_done_reaches_nobody() -> None:
@@ -293,10 +293,10 @@ def test_a_false_done_reaches_nobody() -> None:
         network.step()
     liar, victim = network.members[0], network.members[1]
     assert network.neighbours[0] == (1,)
-    facts = (*victim.facts.contents, done_fact("run", keyring(0), 2).content)
+    facts = (*victim.statements.contents, sign_done("run", keyring(0), 2).content)
     victim.receive(0, encode(Status(0, liar.epoch, facts), "run"), network.now)
     assert victim.refused["signature"] == 1
-    assert not victim.facts.done
+    assert not victim.statements.done
     network.run()
     check(network)
 
@@ -313,7 +313,7 @@ def test_the_hub_of_a_star_that_dies_before_it_is_done_ends_with_the_others() ->
             raise Killed(where)
 
     def kill(agent: int) -> None:
-        wait = SILENCE + 15 if agent == hub and died == [network.now] else 0.0
+        wait = ISOLATION_TIMEOUT + 15 if agent == hub and died == [network.now] else 0.0
         network.members.pop(agent, None)
         network.later(network.now + wait, lambda: start_again(agent))
 

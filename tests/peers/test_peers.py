@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from peers.harness import STEPS, check, deployed, in_threads, kept, over, simulated
+from peers.harness import STEPS, check, deployed, in_threads, over, simulated, state_folder
 from peers.memory import Hub
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.sockets import Sockets
-from gossamer.peers.process import MissingNeighbour, Watch, run_peer
-from gossamer.peers.protocol.wire import FRAME, Frame, decode, encode, payload
+from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
+from gossamer.peers.protocol.wire import FRAME, Frame, decode, encode, read_payload
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.message_counts import count_messages
 
@@ -35,16 +35,16 @@ from gossamer.runs.message_counts import count_messages
 )
 def test_fifty_steps_of_peers_equal_the_simulation(tmp_path: Path, changes: dict[str, Any]) -> None:
     deployment, settings = deployed(**changes)
-    folders = write_shards(tmp_path, deployment, settings)
+    folders = write_local_shards(tmp_path, deployment, settings)
     assert in_threads(folders, run=over(Hub())) == []
     check(folders, simulated(deployment, settings))
 
 
 def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path) -> None:
     deployment, settings = deployed(update="gd", evaluate_every=1000)
-    folders = write_shards(tmp_path, deployment, settings)
+    folders = write_local_shards(tmp_path, deployment, settings)
     last: dict[int, dict[str, Any]] = {}
-    assert in_threads(folders, Watch(report=lambda state: last.update({state["agent"]: state}))) == []
+    assert in_threads(folders, PeerOptions(on_report=lambda state: last.update({state["agent"]: state}))) == []
     planned = count_messages(deployment, settings)
     sent = {phase: sum(s["planned_bytes"].get(phase, 0) for s in last.values()) for phase in ("backward", "consensus")}
     assert sent["backward"] == planned["backward"]["bytes"] * STEPS
@@ -54,10 +54,10 @@ def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path) -> N
 
 
 def test_a_neighbour_that_never_comes_is_named(tmp_path: Path) -> None:
-    folders = write_shards(tmp_path, *deployed())
-    failures = in_threads(folders[:1], Watch(give_up=1.0))
+    folders = write_local_shards(tmp_path, *deployed())
+    failures = in_threads(folders[:1], PeerOptions(give_up=1.0))
     assert len(failures) == 1
-    assert isinstance(failures[0], MissingNeighbour)
+    assert isinstance(failures[0], MissingNeighbourError)
     assert "s for agent 1, 2, 3" in str(failures[0])
 
 
@@ -65,37 +65,37 @@ def test_a_neighbour_that_lies_is_named_in_the_log_the_report_and_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agent 1, with its own key, sends 1e30 in every consensus; agent 0 refuses it and keeps nothing of it."""
-    folders = write_shards(tmp_path, *deployed(checkpoint_every=1))
+    folders = write_local_shards(tmp_path, *deployed(checkpoint_every=1))
     send = Sockets.send
 
     def lie(sockets: Sockets, neighbour: int, message: bytes) -> None:
         if sockets._secret == (folders[1] / "key.secret").read_text().strip() and message[1] == FRAME:
-            found: Any = decode(message, read_shard(folders[1]).run, 1)
-            rows, _ = payload(found, message, sealed=True)
+            found: Any = decode(message, read_shard(folders[1]).membership.run, 1)
+            rows, _ = read_payload(found, message, encrypted=True)
             if found.phase == "consensus":
                 rows = torch.full_like(rows, 1e30)
             what = found.position, found.plan, found.phase, found.index
-            message = encode(Frame(1, found.epoch, *what, rows), read_shard(folders[1]).run, sealed=True)
+            message = encode(Frame(1, found.epoch, *what, rows), read_shard(folders[1]).membership.run, encrypted=True)
         send(sockets, neighbour, message)
 
     monkeypatch.setattr(Sockets, "send", lie)
     reports: dict[int, dict[str, Any]] = {}
-    failures = in_threads(folders, Watch(report=lambda s: reports.update({s["agent"]: s}), give_up=4.0))
+    failures = in_threads(folders, PeerOptions(on_report=lambda s: reports.update({s["agent"]: s}), give_up=4.0))
     assert len(failures) == len(folders)
     (told,) = [str(one) for one in failures if str(one).startswith("agent 0 ")]
     assert re.search(r"for agent 1.* at step 0; see whether they run; refused \d+ of agent 1 as too large", told)
     assert reports[0]["refused_from"]["1"]["too large"] >= 1
-    log = [json.loads(line) for line in (kept(folders[0]) / "refused.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (state_folder(folders[0]) / "refused.jsonl").read_text().splitlines()]
     refused = {"agent": 1, "reason": "too large", "detail": "1.0e+30 in a consensus message"}
     assert any(refused.items() <= line.items() for line in log)
-    assert [path.name for path in kept(folders[0]).glob("checkpoint-*")] == ["checkpoint-0.safetensors"]
+    assert [path.name for path in state_folder(folders[0]).glob("checkpoint-*")] == ["checkpoint-0.safetensors"]
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path, *deployed())[0]
-    host, port = read_shard(folder).contact.address.split(":")
+    folder = write_local_shards(tmp_path, *deployed())[0]
+    host, port = read_shard(folder).membership.contact.address.split(":")
     with socket.socket() as taken:
         taken.bind((host, int(port)))
         taken.listen()
         with pytest.raises(GossamerError, match=r"cannot listen on .*; free the port or change it"):
-            run_peer(folder, Watch())
+            run_peer(folder, PeerOptions())

@@ -17,12 +17,12 @@ import zmq
 
 from gossamer.errors import GossamerError
 from gossamer.peers import refusals as log
-from gossamer.peers.local_processes import free_ports
-from gossamer.peers.metrics import Records, read_records
+from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import EARLY
-from gossamer.peers.network.sockets import UNREAD, Sockets, new_keys
-from gossamer.peers.refusals import Refusals
+from gossamer.peers.network.connections import HANDSHAKE_BYTES
+from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets, make_curve_keys
+from gossamer.peers.refusals import RefusalLog
 
 LARGEST = 10_000
 
@@ -32,11 +32,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_first_refusals_of_a_kind_are_written_and_then_ever_fewer(tmp_path: Path) -> None:
-    refusals = Refusals(tmp_path / "refused.jsonl")
+    refusals = RefusalLog(tmp_path / "refused.jsonl", 0)
     for _ in range(1000):
-        refusals.note(3, "checksum", "d" * 1000)
+        refusals.add(3, "checksum", "d" * 1000)
     for number in range(100):
-        refusals.note(f"10.0.0.{number}:9", "handshake", "no CurveZMQ")  # many addresses, one kind
+        refusals.add(f"10.0.0.{number}:9", "handshake", "no CurveZMQ")  # many addresses, one kind
     found = lines(tmp_path / "refused.jsonl")
     times = [1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512]
     assert [line["times"] for line in found if line["reason"] == "checksum"] == times
@@ -48,9 +48,9 @@ def test_the_first_refusals_of_a_kind_are_written_and_then_ever_fewer(tmp_path: 
 
 
 def test_a_log_that_is_full_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "LARGEST", 1000)
+    monkeypatch.setattr(log, "MAX_LOG_BYTES", 1000)
     for start in range(50):  # an agent that is started again and again begins to count anew
-        Refusals(tmp_path / "refused.jsonl").note(start, "run")
+        RefusalLog(tmp_path / "refused.jsonl", 0).add(start, "run")
     sizes = [path.stat().st_size for path in tmp_path.iterdir()]
     assert len(sizes) == 2
     assert all(size < 1200 for size in sizes)
@@ -58,21 +58,21 @@ def test_a_log_that_is_full_makes_room(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    records = Records(path)
+    records = MetricsLog(path)
     for step in (0, 10, 20):
         records.add(step, _sums(step))
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])  # a crash in the middle of a line
-    assert [record["step"] for record in read_records(path)] == [0, 10]
-    again = Records(path)
+    assert [record["step"] for record in read_metrics_log(path)] == [0, 10]
+    again = MetricsLog(path)
     assert again.last == {"step": 10, **{name: [10.0, 1.0, 2.0] for name in ("train", "validation", "test")}}
     again.add(10, _sums(10))  # back at step 10
     again.add(20, _sums(20))
     assert path.read_bytes().startswith(whole[: whole.rindex(b"{")])  # nothing is written anew
-    assert [record["step"] for record in read_records(path)] == [0, 10, 20]
+    assert [record["step"] for record in read_metrics_log(path)] == [0, 10, 20]
     path.write_bytes(b"[]\n" + whole)
     with pytest.raises(GossamerError, match=r"metrics\.jsonl, line 1 should hold an object, found .*; remove"):
-        read_records(path)
+        read_metrics_log(path)
 
 
 def _sums(step: int) -> dict[str, torch.Tensor]:
@@ -102,8 +102,8 @@ Pair = tuple[Sockets, Contact, str, Heard]
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     """An agent 0 with one neighbour, agent 1, the neighbour's secret key, and what agent 0 refuses."""
-    (mine, my_secret), (public, secret) = new_keys(), new_keys()
-    here, there = free_ports(2)
+    (mine, my_secret), (public, secret) = make_curve_keys(), make_curve_keys()
+    here, there = find_free_ports(2)
     contact, heard = Contact(f"127.0.0.1:{here}", mine), Heard()
     sockets = Sockets(0, contact.address, {1: Contact(f"127.0.0.1:{there}", public)}, my_secret, LARGEST, heard)
     yield sockets, contact, secret, heard
@@ -119,8 +119,8 @@ def test_a_failed_handshake_is_told_with_its_address(pair: Pair, who: str) -> No
             raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(500))
             told = heard.wait(sockets)
     else:
-        key = None if who == "no key" else new_keys()[1]
-        stranger = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, key, LARGEST)
+        key = None if who == "no key" else make_curve_keys()[1]
+        stranger = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, key, LARGEST)
         told = heard.wait(sockets)
         stranger.close()
     address, reason, detail = told
@@ -134,7 +134,7 @@ def test_without_an_answer_on_who_may_come_in_nobody_does(pair: Pair) -> None:
     sockets, contact, secret, heard = pair
     assert sockets._authenticator is not None
     sockets._authenticator.stop()
-    friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
+    friend = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST)
     friend.send(0, b"hello")
     assert heard.wait(sockets)[1] == "handshake"
     assert sockets.receive(0.5) == []
@@ -144,8 +144,10 @@ def test_without_an_answer_on_who_may_come_in_nobody_does(pair: Pair) -> None:
 def test_a_neighbour_that_starts_again_is_heard_again(pair: Pair) -> None:
     """Without handing names over: with keys, a connection's name is chosen here."""
     sockets, contact, secret, _ = pair
-    first = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
-    second = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)  # before the first is closed
+    first = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST)
+    second = Sockets(
+        1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST
+    )  # before the first is closed
     for one in (first, second):
         one.send(0, b"hello")
     heard: list[int] = []
@@ -159,8 +161,8 @@ def test_a_neighbour_that_starts_again_is_heard_again(pair: Pair) -> None:
 
 def test_a_message_of_many_parts_is_refused_and_the_next_one_heard(pair: Pair) -> None:
     sockets, contact, secret, heard = pair
-    friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
-    friend._to[0].send_multipart([b"part"] * 1000)
+    friend = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST)
+    friend._outgoing[0].send_multipart([b"part"] * 1000)
     friend.send(0, b"whole")
     deadline = time.monotonic() + 20
     found: Sequence[tuple[int, memoryview]] = []
@@ -218,13 +220,13 @@ def memory() -> int:
 def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
     """Thousands of messages pass a connection whose share is a few: what is handed over is counted to the byte."""
     sockets, contact, secret, heard = pair
-    friend = Sockets(1, f"127.0.0.1:{free_ports(1)[0]}", {0: contact}, secret, LARGEST)
+    friend = Sockets(1, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, secret, LARGEST)
     count, arrived = 0, 0
-    total = 30 * (UNREAD + 1) * 2
+    total = 30 * (RECEIVE_QUEUE + 1) * 2
     deadline = time.monotonic() + 40
     while arrived < total:
         assert time.monotonic() < deadline
-        if count < min(total, arrived + UNREAD):
+        if count < min(total, arrived + RECEIVE_QUEUE):
             friend.send(0, b"y" * (LARGEST if count % 2 else 200))
             count += 1
         else:
@@ -233,6 +235,6 @@ def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
             count = count if came else arrived  # what a busy machine lost on the way is sent again
     (connection,) = sockets._connections._accepted.values()
     told = connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
-    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.handed_over < EARLY
+    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.delivered_bytes < HANDSHAKE_BYTES
     assert heard.found == []
     friend.close()

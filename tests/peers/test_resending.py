@@ -1,38 +1,38 @@
-"""What is sent again, and how often: by the time that has passed, not by the number of requests."""
+"""Retransmission is bounded by the time that has passed, not by the number of requests."""
 
 import pytest
-from peers import network as pretended
+from peers import network as simulated
+from peers.byzantine import FLOOD
 from peers.frames import is_frame
-from peers.liars import FLOOD
 from peers.network import RUN, Faults, Network
 from peers.problems import problem
 from peers.schedules import check, quiet
 
-from gossamer.peers.protocol import resending as kept
-from gossamer.peers.protocol.resending import AGAIN, ANSWERS, Allowance, Kept
+from gossamer.peers.protocol import resending
+from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, RESEND_INTERVAL, ResendBuffer, TokenBucket
 from gossamer.peers.protocol.wire import Status, encode
 
 
 def test_a_frame_is_sent_again_at_once_and_then_once_a_second() -> None:
-    frames = Kept([1, 2])
+    frames = ResendBuffer([1, 2])
     for position in ((0, 0), (0, 1), (1, 0)):
         frames.add(1, position, b"%d%d" % position)
-    assert frames.again(1, (0, 1), 5.0) == [b"01", b"10"]
-    assert frames.again(1, (0, 0), 5.1) == [b"00"]  # what has just been sent again is not
-    assert frames.again(1, (0, 0), 5.99) == []
-    assert frames.again(1, (0, 0), 5.0 + AGAIN) == [b"01", b"10"]
-    assert frames.again(2, (0, 0), 9.0) == []
+    assert frames.due(1, (0, 1), 5.0) == [b"01", b"10"]
+    assert frames.due(1, (0, 0), 5.1) == [b"00"]  # what has just been sent again is not
+    assert frames.due(1, (0, 0), 5.99) == []
+    assert frames.due(1, (0, 0), 5.0 + RESEND_INTERVAL) == [b"01", b"10"]
+    assert frames.due(2, (0, 0), 9.0) == []
     frames.release(1, 1)
-    assert frames.most == 1
-    assert frames.again(1, (0, 0), 99.0) == [b"10"]
+    assert frames.largest == 1
+    assert frames.due(1, (0, 0), 99.0) == [b"10"]
 
 
-def test_an_allowance_fills_with_time_and_not_beyond_its_size() -> None:
-    allowance = Allowance(10.0, 3)
-    assert [allowance.take(10.0) for _ in range(5)] == [True] * 3 + [False] * 2
-    assert [allowance.take(10.5) for _ in range(5)] == [True] * 2 + [False] * 3  # four a second
-    assert [allowance.take(99.0) for _ in range(5)] == [True] * 3 + [False] * 2
-    assert not allowance.take(98.0)  # a clock that goes back gives nothing
+def test_a_token_bucket_fills_with_time_and_not_beyond_its_capacity() -> None:
+    bucket = TokenBucket(10.0, REPLY_RATE, 3)
+    assert [bucket.take(10.0) for _ in range(5)] == [True] * 3 + [False] * 2
+    assert [bucket.take(10.5) for _ in range(5)] == [True] * 2 + [False] * 3  # four a second
+    assert [bucket.take(99.0) for _ in range(5)] == [True] * 3 + [False] * 2
+    assert not bucket.take(98.0)  # a clock that goes back gives nothing
 
 
 def test_a_flood_of_statuses_is_answered_as_one_a_second_is() -> None:
@@ -43,16 +43,16 @@ def test_a_flood_of_statuses_is_answered_as_one_a_second_is() -> None:
     victim, flooder = network.members[0], network.neighbours[0][0]
     sent: list[bytes] = []
     network.overhear = lambda sender, receiver, message: sent.append(message) if sender == 0 else None
-    known = victim.facts.restorable[flooder].content
+    known = victim.statements.restorable[flooder].content
     message = encode(Status(flooder, victim.epoch, (known,), (0, 0)), RUN)
-    held, began = victim.exchanges.kept.most, network.now
+    held, began = victim.exchanges.resend_buffer.largest, network.now
     for number in range(10 * FLOOD):
         network.now = began + number / FLOOD
         victim.receive(flooder, message, network.now)
     frames = [one for one in sent if is_frame(one)]
     assert held <= len(frames) <= 10 * held
-    assert len(sent) - len(frames) <= ANSWERS[1] + 10 * ANSWERS[0]
-    assert victim.refused["too often"] >= 10 * FLOOD - ANSWERS[1] - 10 * ANSWERS[0]
+    assert len(sent) - len(frames) <= REPLY_BURST + 10 * REPLY_RATE
+    assert victim.refused["too often"] >= 10 * FLOOD - REPLY_BURST - 10 * REPLY_RATE
     network.run()
     check(network)
 
@@ -69,6 +69,6 @@ def test_a_lossy_network_is_no_slower_for_it(monkeypatch: pytest.MonkeyPatch) ->
         return sum(network.now for network in networks)
 
     limited = seconds()
-    monkeypatch.setattr(kept, "AGAIN", 0.0)
-    monkeypatch.setattr(pretended, "AGAIN", 1e-9)
+    monkeypatch.setattr(resending, "RESEND_INTERVAL", 0.0)
+    monkeypatch.setattr(simulated, "RESEND_INTERVAL", 1e-9)
     assert limited < 1.1 * seconds()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from gossamer.peers.scheduling import taking_turns
+from gossamer.peers.scheduling import batch_scheduling
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="the system has no such policy")
@@ -16,7 +16,7 @@ def test_threads_that_start_within_take_turns_too_and_then_all_is_as_before() ->
         found.append(os.sched_getscheduler(0))
 
     before = os.sched_getscheduler(0)
-    with taking_turns():
+    with batch_scheduling():
         look()
         thread = threading.Thread(target=look)
         thread.start()

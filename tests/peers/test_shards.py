@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peers.harness import deployed, kept
+from peers.harness import deployed, state_folder
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.keys import write_secret
-from gossamer.peers.network.sockets import new_keys
-from gossamer.peers.process import MissingNeighbour, Watch, run_peer
+from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import build_host, build_share_host
 from gossamer.runs.tensors import read_tensors
@@ -25,7 +25,7 @@ from gossamer.runs.tensors import read_tensors
 def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
     deployment, settings = deployed()
     graph, owner = deployment.graph, deployment.assignment
-    for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
+    for k, folder in enumerate(write_local_shards(tmp_path, deployment, settings)):
         share = read_shard(folder).share
         mine = owner == k
         np.testing.assert_array_equal(share.features, graph.features[mine])
@@ -35,13 +35,13 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
         assert not np.isin(graph.features[~mine].reshape(-1), stored).any()
         assert {path.name for path in folder.iterdir()} == {"shard.json", "share.safetensors", "key.secret"}
         assert stat.S_IMODE((folder / "key.secret").stat().st_mode) == 0o600
-        others = {contact.key for z, contact in read_shard(folder).neighbours.items()}
+        others = {contact.key for z, contact in read_shard(folder).membership.neighbours.items()}
         assert len(others) == 2  # the keys of its neighbours on the ring, and no more
 
 
 def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
     deployment, settings = deployed()
-    for k, folder in enumerate(write_shards(tmp_path, deployment, settings)):
+    for k, folder in enumerate(write_local_shards(tmp_path, deployment, settings)):
         found, expected = build_share_host(read_shard(folder).share, settings), build_host(deployment, settings, [k])
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
@@ -51,7 +51,7 @@ def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> No
 
 
 def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path, *deployed())[0]
+    folder = write_local_shards(tmp_path, *deployed())[0]
     whole = (folder / "share.safetensors").read_bytes()
     (folder / "share.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(GossamerError, match="copy the shard again"):
@@ -68,31 +68,31 @@ def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_secret_key_that_others_can_read_or_that_is_another_one_is_refused(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path, *deployed())[0]
+    folder = write_local_shards(tmp_path, *deployed())[0]
     (folder / "key.secret").chmod(0o644)
     with pytest.raises(GossamerError, match="chmod 600"):
-        run_peer(folder, Watch())
+        run_peer(folder, PeerOptions())
     (folder / "key.secret").unlink()
     with pytest.raises(GossamerError, match="cannot read the secret key"):
-        run_peer(folder, Watch())
-    write_secret(folder / "key.secret", new_keys()[1])
+        run_peer(folder, PeerOptions())
+    write_secret(folder / "key.secret", make_curve_keys()[1])
     with pytest.raises(GossamerError, match="not the key"):
-        run_peer(folder, Watch())
+        run_peer(folder, PeerOptions())
     with pytest.raises(GossamerError, match="exists"):
         write_secret(folder / "key.secret", "other")
 
 
 def test_a_second_process_of_the_same_agent_is_kept_out(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path, *deployed())[0]
+    folder = write_local_shards(tmp_path, *deployed())[0]
     with _held(folder), pytest.raises(GossamerError, match="another process trains the agent of"):
-        run_peer(folder, Watch(give_up=0.0))
-    with pytest.raises(MissingNeighbour):  # and let in when the first has gone
-        run_peer(folder, Watch(give_up=0.0))
+        run_peer(folder, PeerOptions(give_up=0.0))
+    with pytest.raises(MissingNeighbourError):  # and let in when the first has gone
+        run_peer(folder, PeerOptions(give_up=0.0))
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    kept(folder).mkdir()
-    with (kept(folder) / ".lock").open("w") as file:
+    state_folder(folder).mkdir()
+    with (state_folder(folder) / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

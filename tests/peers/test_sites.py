@@ -15,14 +15,14 @@ from peers.processes import Agents, wait_until
 from scipy import sparse
 
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import free_ports
-from gossamer.peers.metrics import Records
+from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.metrics import MetricsLog
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.keys import make_keys, write_secret
-from gossamer.peers.network.sockets import new_keys
-from gossamer.peers.process import Watch, read_secret, run_peer, train_over
-from gossamer.peers.shards.sites import POOLED, read_site_shard, site_of_file, write_site_shard
-from gossamer.peers.work import PlannedTraining
+from gossamer.peers.network.keys import make_agent_keys, write_secret
+from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.process import PeerOptions, read_secret, run_peer, train_agent
+from gossamer.peers.shards.sites import POOLED_SETTINGS, make_site_shard, read_site_shard, write_site_shard
+from gossamer.peers.work import SiteWork
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
@@ -32,9 +32,11 @@ RUN = "apart"
 
 def write_sites(folder: Path, deployment: Deployment, settings: Settings, **changes: str) -> list[Path]:
     """What every site of a deployment would know, and its site file."""
-    keys, ports = [make_keys() for _ in range(M)], free_ports(M)
+    keys, ports = [make_agent_keys() for _ in range(M)], find_free_ports(M)
     np.savetxt(folder / "C.csv", deployment.combination, delimiter=",", fmt="%.17g")
-    alike = {k: v for k, v in settings.model_dump(exclude_defaults=True).items() if k not in (*POOLED, "agents")}
+    alike = {
+        k: v for k, v in settings.model_dump(exclude_defaults=True).items() if k not in (*POOLED_SETTINGS, "agents")
+    }
     paths = []
     for k in range(M):
         site = folder / f"site-{k}"
@@ -94,17 +96,18 @@ def shards_of(paths: list[Path], out: Path) -> list[Path]:
     """What `gossamer shard --site` does at every site."""
     folders = []
     for path in paths:
-        shard, secret = site_of_file(path)
-        folders.append(out / f"agent-{shard.agent}")
+        shard, secret = make_site_shard(path)
+        folders.append(out / f"agent-{shard.membership.agent}")
         write_site_shard(folders[-1], shard)
         write_secret(folders[-1] / "key.secret", secret or "")
     return folders
 
 
 def over(hub: Hub) -> Any:
-    def run(folder: Path, watch: Watch) -> None:
+    def run(folder: Path, watch: PeerOptions) -> None:
         shard = read_site_shard(folder)
-        train_over(lambda largest, _: hub.open(shard.agent, shard.neighbours, largest), folder, shard, watch)
+        own = shard.membership
+        train_agent(lambda largest, _: hub.open(own.agent, own.neighbours, largest), folder, shard, watch)
 
     return run
 
@@ -166,36 +169,37 @@ def test_sites_that_disagree_end_with_an_error_that_names_the_neighbour(tmp_path
     deployment, settings = deployed()
     paths = write_sites(tmp_path, deployment, settings)
     paths[1].write_text(paths[1].read_text().replace("hidden = [8]", "hidden = [9]"))
-    failures = in_threads(shards_of(paths, tmp_path / "shards"), Watch(give_up=5), run=over(Hub()))
+    failures = in_threads(shards_of(paths, tmp_path / "shards"), PeerOptions(give_up=5), run=over(Hub()))
     assert any("cannot train with agent 1, which has other settings or classes" in str(one) for one in failures)
 
 
 def test_a_site_without_a_key_runs_insecure_only(tmp_path: Path) -> None:
     paths = write_sites(tmp_path, *deployed())
     paths[0].write_text(paths[0].read_text().replace('secret = "key.secret"\n', ""))
-    shard, secret = site_of_file(paths[0])
+    shard, secret = make_site_shard(paths[0])
     assert secret is None
     write_site_shard(tmp_path / "agent-0", shard)
     with pytest.raises(GossamerError, match="cannot read the secret key"):
-        run_peer(tmp_path / "agent-0", Watch())
+        run_peer(tmp_path / "agent-0", PeerOptions())
 
 
 def test_a_key_that_others_can_read_is_refused_when_the_shard_is_made(tmp_path: Path) -> None:
     path = write_sites(tmp_path, *deployed())[0]
     (path.parent / "key.secret").chmod(0o640)
     with pytest.raises(GossamerError, match=r"key\.secret can be read by others; do: chmod 600"):
-        site_of_file(path)
+        make_site_shard(path)
 
 
 def test_a_key_that_is_put_into_the_shard_later_is_used(tmp_path: Path) -> None:
     paths = write_sites(tmp_path, *deployed())
     paths[0].write_text(paths[0].read_text().replace('secret = "key.secret"\n', ""))
-    shard, secret = site_of_file(paths[0])[0], new_keys()[1]
+    shard, secret = make_site_shard(paths[0])[0], make_curve_keys()[1]
     write_site_shard(tmp_path / "agent-0", shard)
     write_secret(tmp_path / "agent-0" / "key.secret", secret)
-    assert read_secret(tmp_path / "agent-0", shard) == secret
+    assert read_secret(tmp_path / "agent-0", shard.membership) == secret
+    other = replace(shard.membership, contact=Contact("127.0.0.1:1", make_curve_keys()[0]))
     with pytest.raises(GossamerError, match="is not the key that agent 0's neighbours know"):
-        read_secret(tmp_path / "agent-0", replace(shard, contact=Contact("127.0.0.1:1", new_keys()[0])))
+        read_secret(tmp_path / "agent-0", other)
 
 
 def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
@@ -203,16 +207,16 @@ def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
     folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
     assert in_threads(folders, run=over(Hub())) == []
     shard = read_site_shard(folders[0])
-    moved = replace(shard, contact=Contact("127.0.0.1:1", None))
+    moved = replace(shard, membership=replace(shard.membership, contact=Contact("127.0.0.1:1", None)))
     write_site_shard(folders[0], moved)
-    PlannedTraining(moved, folders[0] / f"run-{RUN}", Records(tmp_path / "metrics.jsonl"))  # addresses may change
+    SiteWork(moved, folders[0] / f"run-{RUN}", MetricsLog(tmp_path / "metrics.jsonl"))  # addresses may change
     for changed in (
         replace(shard, data=replace(shard.data, features=2 * shard.data.features)),
         replace(shard, settings=shard.settings.model_copy(update={"steps": 3})),
     ):
         write_site_shard(folders[0], changed)
         with pytest.raises(GossamerError, match="belongs to other data or settings"):
-            over(Hub())(folders[0], Watch(give_up=5))
+            over(Hub())(folders[0], PeerOptions(give_up=5))
 
 
 def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
@@ -220,18 +224,18 @@ def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
     folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
     assert in_threads(folders, run=over(Hub())) == []
     shard, kept = read_site_shard(folders[0]), folders[0] / f"run-{RUN}"
-    work = PlannedTraining(shard, kept, Records(tmp_path / "metrics.jsonl"))
-    assert work.steps() == [0, 1, 3]
+    work = SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl"))
+    assert work.store.steps() == [0, 1, 3]
     next(work.program(0))
-    assert work.steps() == [0]
-    assert PlannedTraining(shard, kept, Records(tmp_path / "metrics.jsonl")).steps() == [0]
+    assert work.store.steps() == [0]
+    assert SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl")).store.steps() == [0]
 
 
 def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
     deployment, settings = deployed()
     graph = deployment.graph
     paths = write_sites(tmp_path, replace(deployment, graph=replace(graph, train=np.zeros_like(graph.train))), settings)
-    failures = in_threads(shards_of(paths, tmp_path / "shards"), Watch(give_up=20), run=over(Hub()))
+    failures = in_threads(shards_of(paths, tmp_path / "shards"), PeerOptions(give_up=20), run=over(Hub()))
     assert len(failures) == M
     assert all("no site has a training example" in str(one) for one in failures)
 
@@ -269,7 +273,7 @@ def test_a_site_file_that_does_not_fit_is_told(tmp_path: Path, old: str, new: st
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(GossamerError, match=message):
-        site_of_file(path)
+        make_site_shard(path)
 
 
 def test_a_row_of_c_must_fit_the_neighbours_and_sum_to_one(tmp_path: Path) -> None:
@@ -282,7 +286,7 @@ def test_a_row_of_c_must_fit_the_neighbours_and_sum_to_one(tmp_path: Path) -> No
     ):
         (tmp_path / "C.csv").write_text(row + "\n")
         with pytest.raises(GossamerError, match=message):
-            site_of_file(path)
+            make_site_shard(path)
 
 
 def test_an_edge_to_a_stranger_is_told(tmp_path: Path) -> None:
@@ -290,7 +294,7 @@ def test_an_edge_to_a_stranger_is_told(tmp_path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("1 = {")]
     path.write_text("\n".join(lines))
     with pytest.raises(GossamerError, match="edges lead to agent 1, which is not a neighbour"):
-        site_of_file(path)
+        make_site_shard(path)
 
 
 def test_neighbours_that_share_a_key_or_an_address_are_told(tmp_path: Path) -> None:
@@ -300,7 +304,7 @@ def test_neighbours_that_share_a_key_or_an_address_are_told(tmp_path: Path) -> N
         one, other = re.findall(pattern, text)[-2:]
         path.write_text(text.replace(other, one))
         with pytest.raises(GossamerError, match=f"two agents have the {what}"):
-            site_of_file(path)
+            make_site_shard(path)
 
 
 def test_a_site_needs_the_keys_of_all_members(tmp_path: Path) -> None:
@@ -308,26 +312,26 @@ def test_a_site_needs_the_keys_of_all_members(tmp_path: Path) -> None:
     text, keys = path.read_text(), re.findall(r'"([^"]{80})"', path.read_text())
     path.write_text(text[: text.index("[members]")])
     with pytest.raises(GossamerError, match=r"has no key of agent 2; .* add a table \[members\] with 2 ="):
-        site_of_file(path)
+        make_site_shard(path)
     path.write_text(text + f'1 = "{keys[1]}"\n')
     with pytest.raises(GossamerError, match="member 1 has another key than the one given for agent 1"):
-        site_of_file(path)
+        make_site_shard(path)
     path.write_text(text.replace(keys[2], keys[0]))
     with pytest.raises(GossamerError, match="two agents have the same verify key"):
-        site_of_file(path)
+        make_site_shard(path)
     path.write_text(text.replace(keys[0], keys[0][:40]))
     with pytest.raises(GossamerError, match="neighbour 1: this public key has no verify key yet; print it whole"):
-        site_of_file(path)
+        make_site_shard(path)
     path.write_text(re.sub(r', key = "[^"]*"', "", text[: text.index("[members]")]))
-    assert site_of_file(path)[0].members[1:] == (None, None, None)  # which runs insecure only
+    assert make_site_shard(path)[0].membership.verify_keys[1:] == (None, None, None)  # which runs insecure only
 
 
 def test_settings_that_differ_where_it_does_not_matter_are_alike(tmp_path: Path) -> None:
     """Threads are a site's own business; the number of steps is not."""
     path = write_sites(tmp_path, *deployed())[0]
-    terms = site_of_file(path)[0].site.terms
+    terms = make_site_shard(path)[0].site.terms
     text = path.read_text()
     path.write_text(text.replace("agents = 4", "agents = 4\nthreads = 1"))
-    assert site_of_file(path)[0].site.terms == terms
+    assert make_site_shard(path)[0].site.terms == terms
     path.write_text(text.replace("agents = 4", "agents = 4\nseed = 1"))
-    assert site_of_file(path)[0].site.terms != terms
+    assert make_site_shard(path)[0].site.terms != terms

@@ -9,9 +9,9 @@ import pytest
 from peers.harness import check, deployed, in_threads, over, simulated
 from peers.memory import Hub
 
-from gossamer.peers.local_processes import free_ports, write_shards
+from gossamer.peers.local_processes import find_free_ports, write_local_shards
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.sockets import Sockets, new_keys
+from gossamer.peers.network.sockets import Sockets, make_curve_keys
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.process import run_peer
 
@@ -25,8 +25,8 @@ def end(request: pytest.FixtureRequest) -> Iterator[Open]:
     """Opens the ends of agents 0, 1 and 2, of which 0 and 1 are neighbours; all are closed after the test."""
     opened: list[Transport] = []
     hub = Hub()
-    contacts = [Contact(f"127.0.0.1:{port}", "") for port in free_ports(3)]
-    keys = [new_keys() for _ in contacts]
+    contacts = [Contact(f"127.0.0.1:{port}", "") for port in find_free_ports(3)]
+    keys = [make_curve_keys() for _ in contacts]
     contacts = [Contact(contact.address, public) for contact, (public, _) in zip(contacts, keys, strict=True)]
 
     def make(agent: int, neighbours: Collection[int]) -> Transport:
@@ -147,6 +147,6 @@ def test_closing_with_unread_messages_is_quick_and_may_be_repeated(end: Open) ->
 @pytest.mark.parametrize("changes", [{"update": "adam", "step_size": 0.01, "dropout": 0.5}], ids=str)
 def test_training_over_it_gives_the_simulations_weights(tmp_path: Path, kind: str, changes: dict[str, Any]) -> None:
     deployment, settings = deployed(**changes)
-    folders = write_shards(tmp_path, deployment, settings)
+    folders = write_local_shards(tmp_path, deployment, settings)
     assert in_threads(folders, run=over(Hub()) if kind == "in memory" else run_peer) == []
     check(folders, simulated(deployment, settings))

@@ -8,53 +8,57 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peers.memberships import make_membership
 from peers.network import keyring
 
 from gossamer.agents import Link, Outbox
 from gossamer.agents.exchange import Phase
 from gossamer.errors import GossamerError
-from gossamer.peers.protocol.config import Place
-from gossamer.peers.protocol.facts import done_fact, restorable_fact
-from gossamer.peers.protocol.member import Member, longest_status
-from gossamer.peers.protocol.resending import ANSWERS
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange
+from gossamer.peers.protocol.member import Member
+from gossamer.peers.protocol.resending import REPLY_BURST
 from gossamer.peers.protocol.signatures import UNSIGNED
+from gossamer.peers.protocol.statements import max_status_bytes, sign_done, sign_restorable
 from gossamer.peers.protocol.wire import (
-    HEAD,
-    PLACE,
+    FRAME_HEADER,
+    HEADER,
+    PAYLOAD_OFFSET,
     REASONS,
-    START,
     Frame,
     RefusedError,
     Status,
     decode,
     encode,
-    payload,
+    read_payload,
 )
 
 FRAME = Frame(2, 5, (0, 0), "train", "backward", 1, torch.arange(6, dtype=torch.float32).view(3, 2))
 
 
 STANDS = Status(3, 9, (b"fact", bytes(300)), (4, 2))
-HEADS = {"version": 8, "kind": 8, "sender": 32, "run": 128, "epoch": 64}  # bits of HEAD's fields
+HEADS = {"version": 8, "kind": 8, "sender": 32, "run": 128, "epoch": 64}  # bits of HEADER's fields
 PLACES = {"step": 64, "slot": 32, "index": 32, "plan": 8, "phase": 8, "dtype": 8, "dims": 8, "checksum": 32}
 FIELDS = HEADS | PLACES | dict.fromkeys("abc", 32)
 
 
-def read(message: bytes, sender: int = 2, sealed: bool = False) -> Frame | Status:
+def read(message: bytes, sender: int = 2, encrypted: bool = False) -> Frame | Status:
     """Both stages of reading."""
     found = decode(message, "run", sender)
     if isinstance(found, Status):
         return found
-    told = (found.sender, found.epoch, found.position, found.plan, found.phase, found.index)
-    return Frame(*told, payload(found, message, sealed)[0])
+    key = (found.sender, found.epoch, found.position, found.plan, found.phase, found.index)
+    return Frame(*key, read_payload(found, message, encrypted)[0])
 
 
 def changed(message: bytes, **fields: int | bytes) -> bytes:
     """A frame with other values in its header."""
-    values = dict(zip(FIELDS, (*HEAD.unpack_from(message), *PLACE.unpack_from(message, HEAD.size)), strict=True))
+    values = dict(
+        zip(FIELDS, (*HEADER.unpack_from(message), *FRAME_HEADER.unpack_from(message, HEADER.size)), strict=True)
+    )
     assert fields.keys() <= values.keys()
     whole = list((values | fields).values())
-    return HEAD.pack(*whole[:5]) + PLACE.pack(*whole[5:]) + message[START:]
+    return HEADER.pack(*whole[:5]) + FRAME_HEADER.pack(*whole[5:]) + message[PAYLOAD_OFFSET:]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -96,31 +100,32 @@ def test_numbers_stay_where_they_arrived_unless_they_lie_askew() -> None:
         part[:] = message
         announced = decode(part, "run", 2)
         assert not isinstance(announced, Status)
-        rows, size = payload(announced, part)
+        rows, size = read_payload(announced, part)
         assert size == 5.0
         assert torch.equal(rows, FRAME.rows)
         assert rows.data_ptr() % 4 == 0
-        arrived[offset + START] ^= 1
+        arrived[offset + PAYLOAD_OFFSET] ^= 1
         assert torch.equal(rows, FRAME.rows) == (offset == 1)  # a copy does not follow
 
 
-def test_a_sealed_link_needs_no_checksum_and_an_open_one_does() -> None:
-    sealed = encode(FRAME, "run", sealed=True)
-    found = read(sealed, sealed=True)
+def test_an_encrypted_link_needs_no_checksum_and_an_open_one_does() -> None:
+    encrypted = encode(FRAME, "run", encrypted=True)
+    found = read(encrypted, encrypted=True)
     assert isinstance(found, Frame)
     assert torch.equal(found.rows, FRAME.rows)
     with pytest.raises(RefusedError, match="checksum"):
-        read(sealed)
+        read(encrypted)
 
 
 def test_a_status_of_a_thousand_agents_on_a_line_fits() -> None:
     """On a line distant agents are far apart, so that each keeps many checkpoints; the largest numbers are taken."""
     m, keep, last, signatures = 1000, 1001, 2**63 - 1, keyring(0)
-    steps = restorable_fact("run", signatures, 0, last, last, range(last - keep - 1, last)).content
-    end = done_fact("run", signatures, 0).content
+    steps = sign_restorable("run", signatures, 0, last, last, range(last - keep - 1, last)).content
+    end = sign_done("run", signatures, 0).content
     full = Status(m - 1, last, (steps, end) * m, (last, last))
     message = encode(full, "r" * 200)
-    limit = longest_status(Place(0, m, (1,), "run", torch.float32, 10, keep, 7, signatures=signatures))
+    config = ProtocolConfig(make_membership(0, m, (1,)), torch.float32, 10, keep, 7, signatures=signatures)
+    limit = max_status_bytes(config)
     assert len(message) <= limit < 1.1 * len(message)
     assert decode(message, "r" * 200, m - 1, limit) == full
     with pytest.raises(RefusedError, match="malformed"):
@@ -134,16 +139,16 @@ SENT, STANDING = encode(FRAME, "run"), encode(Status(2, 5), "run")
     ("message", "reason"),
     [
         (b"", "malformed"),
-        (SENT[: HEAD.size - 1], "malformed"),
-        (SENT[: START - 1], "malformed"),
+        (SENT[: HEADER.size - 1], "malformed"),
+        (SENT[: PAYLOAD_OFFSET - 1], "malformed"),
         (SENT[:-1], "malformed"),
         (SENT + b"x", "malformed"),
-        (SENT[:START] + bytes(24), "checksum"),
-        (STANDING[: HEAD.size], "malformed"),
+        (SENT[:PAYLOAD_OFFSET] + bytes(24), "checksum"),
+        (STANDING[: HEADER.size], "malformed"),
         (STANDING[:-1], "malformed"),
         (STANDING + b"x", "malformed"),
-        (STANDING[: HEAD.size] + msgpack.packb([1, 2]), "malformed"),
-        (STANDING[: HEAD.size] + bytes(1 << 17), "malformed"),
+        (STANDING[: HEADER.size] + msgpack.packb([1, 2]), "malformed"),
+        (STANDING[: HEADER.size] + bytes(1 << 17), "malformed"),
         (b"\xff" * 100, "version"),
         (changed(SENT, version=1), "version"),
         (encode(FRAME, "another"), "run"),
@@ -153,7 +158,7 @@ SENT, STANDING = encode(FRAME, "run"), encode(Status(2, 5), "run")
         (changed(SENT, b=3), "malformed"),
         (changed(SENT, c=1), "malformed"),
         (changed(SENT, a=2**32 - 1, b=2**32 - 1), "malformed"),
-        (changed(SENT, dims=3, a=0, b=2**32 - 1, c=2**32 - 1)[:START], "malformed"),
+        (changed(SENT, dims=3, a=0, b=2**32 - 1, c=2**32 - 1)[:PAYLOAD_OFFSET], "malformed"),
         (changed(SENT, dims=4), "malformed"),
         (changed(SENT, dims=1), "malformed"),
         (changed(SENT, dtype=3), "malformed"),
@@ -206,24 +211,27 @@ class Memory:
         self.done = True
 
 
+BACKWARD = ExpectedMessages("train", "backward", 1, None, {2: (3, 2)})
+
+
 def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Member:
     """Agent 0 of two neighbours in epoch 5, which waits at (0, 0) for agent 2's rows [3, 2] of the backward pass 1."""
 
     def program(step: int):  # type: ignore[no-untyped-def]
         while True:
-            yield "train", 0, Outbox(Phase.BACKWARD, 1, {}, {Link(2, 0): (3, 2)})
+            yield PlannedExchange("train", 0, Outbox(Phase.BACKWARD, 1, {}, {Link(2, 0): (3, 2)}))
 
     note = (lambda sender, error: None) if refused is None else (lambda sender, error: refused.append((sender, error)))
-    place = Place(0, 3, (2,), "run", torch.float32, 10, 3, 77)
+    config = ProtocolConfig(make_membership(0, 3, (2,)), torch.float32, 10, 3, 77)
     member = Member(
-        place,
+        config,
         Memory(),
         program,
-        lambda position: ("train", "backward", 1, None, {2: (3, 2)}) if position[0] < 10 and position[1] < 5 else None,
+        lambda position: BACKWARD if position[0] < 10 and position[1] < 5 else None,
         lambda receiver, message: None,
         on_refused=note,
     )
-    facts = (restorable_fact("run", UNSIGNED, k, 5, k + 7, (0,)).content for k in (1, 2))
+    facts = (sign_restorable("run", UNSIGNED, k, 5, k + 7, (0,)).content for k in (1, 2))
     member.receive(2, encode(Status(2, 5, tuple(facts)), "run"), 0.0)
     assert (member.epoch, member.position, member.waiting_for) == (5, (0, 0), (2,))
     return member
@@ -232,7 +240,7 @@ def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Mem
 def test_facts_that_are_known_do_not_count_in_the_next_epoch() -> None:
     """Else whoever replays them makes an agent train with them, and then call an honest one a liar."""
     member = waiting_member()
-    facts = tuple(fact.content for fact in member.facts.restorable.values())
+    facts = tuple(fact.content for fact in member.statements.restorable.values())
     member.receive(2, encode(Status(2, 6, facts), "run"), 0.0)
     assert member.refused == {"signature": 1}
     assert member.epoch == 5
@@ -241,13 +249,13 @@ def test_facts_that_are_known_do_not_count_in_the_next_epoch() -> None:
 def test_new_epochs_are_opened_only_so_often() -> None:
     member = waiting_member()
     for epoch in range(6, 2006):
-        fact = restorable_fact("run", UNSIGNED, 2, epoch, 9, (0,)).content
+        fact = sign_restorable("run", UNSIGNED, 2, epoch, 9, (0,)).content
         member.receive(2, encode(Status(2, epoch, (fact,)), "run"), 0.0)
-    assert member.epoch <= 5 + ANSWERS[1]
+    assert member.epoch <= 5 + REPLY_BURST
     assert member.refused["too often"] == 2005 - member.epoch
     before = member.epoch
-    fact = restorable_fact("run", UNSIGNED, 2, 3000, 9, (0,)).content
-    member.receive(2, encode(Status(2, 3000, (fact,)), "run"), 1.0)  # the allowance has filled again
+    fact = sign_restorable("run", UNSIGNED, 2, 3000, 9, (0,)).content
+    member.receive(2, encode(Status(2, 3000, (fact,)), "run"), 1.0)  # the bucket has filled again
     assert member.epoch == 3000 > before
 
 
@@ -276,7 +284,7 @@ def test_the_plan_is_asked_before_a_number_is_looked_at(fields: dict[str, int], 
     member.receive(2, message, 0.0)
     assert [(sender, error.reason) for sender, error in refused] == [(2, reason)]
     if fields:  # and a payload that is not even what its checksum says is refused for the same reason
-        member.receive(2, message[:START] + bytes(24), 0.0)
+        member.receive(2, message[:PAYLOAD_OFFSET] + bytes(24), 0.0)
         assert member.refused == {reason: 2}
 
 
@@ -294,7 +302,7 @@ def refused_or_message(message: bytes) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.binary(max_size=200), st.sampled_from([0, HEAD.size, START]))
+@given(st.binary(max_size=200), st.sampled_from([0, HEADER.size, PAYLOAD_OFFSET]))
 def test_any_bytes_give_a_message_or_a_named_refusal(message: bytes, kept: int) -> None:
     for sound in (SENT, STANDING):
         refused_or_message(sound[:kept] + message)
@@ -312,15 +320,15 @@ VALUES = st.recursive(
 @settings(max_examples=250, deadline=None)
 @given(st.dictionaries(st.sampled_from(("facts", "waiting")), VALUES, max_size=5))
 def test_any_status_gives_a_message_or_a_named_refusal(fields: dict[str, object]) -> None:
-    message = encode(Status(2, 1, (done_fact("run", UNSIGNED, 1).content,), (2, 3)), "run")
-    tables = msgpack.unpackb(message[HEAD.size :])
-    refused_or_message(message[: HEAD.size] + msgpack.packb({**tables, **fields}))
+    message = encode(Status(2, 1, (sign_done("run", UNSIGNED, 1).content,), (2, 3)), "run")
+    tables = msgpack.unpackb(message[HEADER.size :])
+    refused_or_message(message[: HEADER.size] + msgpack.packb({**tables, **fields}))
 
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=3), st.integers(4, 6), st.booleans())
 def test_any_facts_give_a_message_or_a_named_refusal(facts: list[bytes], epoch: int, own: bool) -> None:
-    mine = (restorable_fact("run", UNSIGNED, 2, epoch, 9, (0,)).content,) if own else ()
+    mine = (sign_restorable("run", UNSIGNED, 2, epoch, 9, (0,)).content,) if own else ()
     refused_or_message(encode(Status(2, epoch, (*mine, *facts)), "run"))
 
 
@@ -331,7 +339,7 @@ def test_any_facts_give_a_message_or_a_named_refusal(facts: list[bytes], epoch: 
         st.integers(0, 5) | st.integers(0, 2**64 - 1),
         max_size=6,
     ),
-    st.sampled_from([START, len(SENT)]),
+    st.sampled_from([PAYLOAD_OFFSET, len(SENT)]),
 )
 def test_any_header_gives_a_message_or_a_named_refusal(fields: dict[str, int], length: int) -> None:
     fitting = {name: value % 2 ** FIELDS[name] for name, value in fields.items()}

@@ -5,7 +5,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from gossamer.engines.cluster.rank_shards import cut_for_ranks, read_rank_shard
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache
-from gossamer.peers.checkpoints import Disk
-from gossamer.peers.local_processes import write_shards
-from gossamer.peers.metrics import Records, read_records
+from gossamer.peers.checkpoints import CheckpointStore
+from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, write_site_shard
@@ -114,7 +114,7 @@ def test_the_shard_of_an_agent(kind: str, tmp_path: Path) -> None:
     """A file that opens can be planned from, too."""
     more = {"layers": "chebyshev", "order": 2, "bias": True} if kind == "sparse" else {}
     settings = make_settings(BASE | more)
-    folder = write_shards(tmp_path, make_deployment(graph_for(kind), settings), settings)[1]
+    folder = write_local_shards(tmp_path, make_deployment(graph_for(kind), settings), settings)[1]
 
     def read() -> None:
         shard = read_shard(folder)
@@ -132,8 +132,8 @@ def test_the_shard_of_an_agent(kind: str, tmp_path: Path) -> None:
 def site_shard(folder: Path) -> SiteShard:
     settings = make_settings(BASE)
     deployment = make_deployment(graph_for("dense"), settings)
-    shard = read_shard(write_shards(folder / "cut", deployment, settings)[1])
-    graph, owner, k = deployment.graph, deployment.assignment, shard.agent
+    shard = read_shard(write_local_shards(folder / "cut", deployment, settings)[1])
+    graph, owner, k = deployment.graph, deployment.assignment, shard.membership.agent
     touching = (owner[graph.edges] == k).any(1)
     vertices = np.union1d(np.flatnonzero(owner == k), graph.edges[touching])
     data = SiteData(
@@ -146,8 +146,7 @@ def site_shard(folder: Path) -> SiteShard:
         shard.share.masks,
         graph.num_classes,
     )
-    around = shard.contact, shard.neighbours, shard.members
-    return SiteShard(k, data, deployment.combination[k], settings, "run", *around)
+    return SiteShard(replace(shard.membership, run="run"), data, deployment.combination[k], settings)
 
 
 def test_the_shard_of_a_site(tmp_path: Path) -> None:
@@ -218,19 +217,19 @@ def test_what_a_resumed_run_reads(run_folder: tuple[Path, DataGraph]) -> None:
 
 def test_what_a_peer_keeps(tmp_path: Path) -> None:
     folder = tmp_path
-    records = Records(folder / "metrics.jsonl")
+    records = MetricsLog(folder / "metrics.jsonl")
     for step in (0, 5):
         records.add(step, {name: torch.tensor([1.0, float("nan"), 2.0]) for name in ("train", "validation", "test")})
-    reader = Reader(lambda: read_records(folder / "metrics.jsonl"), str(folder))
+    reader = Reader(lambda: read_metrics_log(folder / "metrics.jsonl"), str(folder))
     reader.over_json(folder / "metrics.jsonl")
     reader.over_bytes(folder / "metrics.jsonl", 200)
     params, state = {"w": torch.ones(1, 3, 2)}, {"v": torch.zeros(1, 3, 2)}
-    Disk(folder, 3, params, state).save(4, params, state)
+    CheckpointStore(folder, 3, params, state).save(4, params, state)
     path = folder / "checkpoint-4.safetensors"
 
     def read() -> None:
         """A damaged checkpoint is set aside when the agent starts, and not offered."""
-        disk = Disk(folder, 3, params, state)
+        disk = CheckpointStore(folder, 3, params, state)
         assert disk.steps() in ([0], [0, 4])
         disk.load(disk.steps()[-1])
 
@@ -244,7 +243,7 @@ def test_what_a_peer_keeps(tmp_path: Path) -> None:
     for text in (b"", b"-1", b"x", b"9" * 5000, b"\xff", b"1" * 90, str(2**62).encode()):
         (folder / "epoch").write_bytes(text)
         with pytest.raises(GossamerError, match="epoch"):
-            Disk(folder, 3, params, state).epoch()
+            CheckpointStore(folder, 3, params, state).epoch()
 
 
 def test_a_combination_matrix_and_a_cached_result(tmp_path: Path) -> None:

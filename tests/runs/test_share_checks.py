@@ -14,7 +14,7 @@ from runs.test_damaged_files import AGENTS, BASE, site_shard
 
 from gossamer.engines.cluster.rank_shards import cut_for_ranks, read_rank_shard
 from gossamer.errors import GossamerError
-from gossamer.peers.local_processes import write_shards
+from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import read_site_shard, write_site_shard
 from gossamer.runs.deployment import make_deployment
@@ -103,7 +103,7 @@ def change_tensors(path: Path, change: Change) -> None:
 def shard(tmp_path: Path) -> Path:
     settings = make_settings(BASE)
     graph = make_case(n=30, sparse_features=False).graph
-    return write_shards(tmp_path, make_deployment(graph, settings), settings)[AGENT]
+    return write_local_shards(tmp_path, make_deployment(graph, settings), settings)[AGENT]
 
 
 @pytest.mark.parametrize(("change", "message"), SHARE, ids=[message for _, message in SHARE])

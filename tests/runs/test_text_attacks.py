@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.commands.shard import read_hosts
 from gossamer.errors import GossamerError
-from gossamer.peers.network.keys import make_keys, write_secret
-from gossamer.peers.shards.site_files import MOST_CLASSES, MOST_REST
-from gossamer.peers.shards.sites import site_of_file
-from gossamer.reading import read_text
+from gossamer.files import read_text
+from gossamer.peers.network.keys import make_agent_keys, write_secret
+from gossamer.peers.shards.site_files import MAX_CLASSES, MAX_OTHER_BYTES
+from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
 from gossamer.runs.toml_files import MOST_BRACKETS, MOST_DOTS, MOST_TOML_BYTES, read_toml
 
@@ -78,7 +78,7 @@ def test_mutations_of_settings(tmp_path: Path) -> None:
 
 def write_site(folder: Path) -> Path:
     """A site file with everything in it."""
-    (public, _), (other, _), (_, secret) = make_keys(), make_keys(), make_keys()
+    (public, _), (other, _), (_, secret) = make_agent_keys(), make_agent_keys(), make_agent_keys()
     write_secret(folder / "key.secret", secret)
     split = np.array([True, False])
     np.savez(
@@ -107,7 +107,7 @@ def test_mutations_of_a_site(tmp_path: Path) -> None:
 
     def read() -> None:
         try:
-            site_of_file(path)
+            make_site_shard(path)
         except GossamerError as error:  # a path may lead to another file, which is then named
             if str(tmp_path) not in str(error):
                 raise
@@ -123,12 +123,13 @@ def test_mutations_of_what_a_site_names(tmp_path: Path, name: str) -> None:
     good, draw = (tmp_path / name).read_bytes(), random.Random(5)
     for _ in range(400):
         (tmp_path / name).write_bytes(mutate(good, draw))
-        loads(lambda: site_of_file(path), tmp_path / name)
+        loads(lambda: make_site_shard(path), tmp_path / name)
 
 
 def test_mutations_of_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
-    path.write_text(f"# agents\n10.0.0.1:5555 {make_keys()[0]}\n10.0.0.2:5555\nhost.example:99 {make_keys()[0]}\n")
+    keys = [make_agent_keys()[0] for _ in range(2)]
+    path.write_text(f"# agents\n10.0.0.1:5555 {keys[0]}\n10.0.0.2:5555\nhost.example:99 {keys[1]}\n")
     mutants(path, lambda: read_hosts(path, 3), 400)
 
 
@@ -216,7 +217,7 @@ def test_more_than_the_memory_is_refused_by_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
 ) -> None:
     """The machine is pretended to have 1 GB available."""
-    monkeypatch.setattr("gossamer.machine._of_machine", lambda: 10**9)
+    monkeypatch.setattr("gossamer.machine._free_memory", lambda: 10**9)
     monkeypatch.chdir(tmp_path)
     values = {"dataset": "digits", "topology": "ring", "assignment": "uniform", **changes}
     Path("mine.toml").write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()))
@@ -232,7 +233,7 @@ def test_more_than_the_memory_is_refused_by_the_command(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("classes = ['a', 'b']", f"classes = {MOST_CLASSES + 1}", "classes must be 2 to 65536"),
+        ("classes = ['a', 'b']", f"classes = {MAX_CLASSES + 1}", "classes must be 2 to 65536"),
         ("classes = ['a', 'b']", "classes = ['a', ['b']]", r"classes must be short names, got \['b'\]"),
         ("classes = ['a', 'b']", "classes = 1.5", "classes must be a whole number or a list, got 1.5"),
         ("agent = 0", "agent = 0x" + "f" * 5000, "agent must be 0 to 2, .* got a number of thousands of digits"),
@@ -250,7 +251,7 @@ def test_named_attacks_on_a_site(tmp_path: Path, old: str, new: str, message: st
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(GossamerError, match=message) as caught:
-        site_of_file(path)
+        make_site_shard(path)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 4000
 
@@ -265,14 +266,14 @@ def test_named_attacks_on_a_site(tmp_path: Path, old: str, new: str, message: st
         ('{"combination": [["x"]]}', "combination.0.0: Input should be a valid number"),
         ('{"combination": [[' + "9" * 5000 + "]]}", "number out of range"),
         ('{"combination": [[0, NaN, 1]]}', "must hold finite numbers"),
-        (" " * (2 * MOST_REST), "has more than"),
+        (" " * (2 * MAX_OTHER_BYTES), "has more than"),
     ],
 )
 def test_named_attacks_on_a_topology(tmp_path: Path, text: str, message: str) -> None:
     path = write_site(tmp_path)
     (tmp_path / "topology.json").write_text(text)
     with pytest.raises(GossamerError, match=message) as caught:
-        site_of_file(path)
+        make_site_shard(path)
     assert str(tmp_path / "topology.json") in str(caught.value)
 
 

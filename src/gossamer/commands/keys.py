@@ -31,12 +31,12 @@ def keys(
     read it.
     """
     from gossamer.files import write_atomically
-    from gossamer.peers.network.keys import make_keys, public_key, read_key, write_secret
+    from gossamer.peers.network.keys import derive_agent_key, make_agent_keys, read_key, write_secret
 
     if secret is not None:
-        print(public_key(read_key(secret)))
+        print(derive_agent_key(read_key(secret)))
         return
-    public, made = make_keys()
+    public, made = make_agent_keys()
     out.mkdir(parents=True, exist_ok=True)
     write_secret(out / "key.secret", made)
     write_atomically(out / "key.public", (public + "\n").encode())

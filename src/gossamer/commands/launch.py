@@ -61,18 +61,18 @@ def launch(
 
 def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer import launching
-    from gossamer.peers.local_processes import Crew, write_shards
-    from gossamer.report import terminal
+    from gossamer.peers.local_processes import LocalProcesses, write_local_shards
+    from gossamer.report import agent_tables
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
     directory.save_start(folder, state)
-    folders = write_shards(folder / "agents", state.deployment, state.settings)
+    folders = write_local_shards(folder / "agents", state.deployment, state.settings)
     classes = graph.num_classes is not None
     began = time.monotonic()
-    with Crew(folders) as crew, Live(console=err, refresh_per_second=4, transient=True) as live:
-        for states in crew.watch():
-            live.update(terminal.process_table(states, state.deployment.num_agents, state.settings.steps, classes))
+    with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
+        for reports in processes.follow():
+            live.update(agent_tables.process_table(reports, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
     with keep_memory(), show_progress() as (display, should_stop, _):
         return launching.gather(graph, state, folders, folder, should_stop, display)

@@ -3,7 +3,7 @@
 import os
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -12,7 +12,6 @@ from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, print_json, report_errors
 from gossamer.commands.options import LogLevel
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.refusals import COMMON
 
 NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
 EXAMPLES = """[bold]Examples[/]
@@ -46,7 +45,7 @@ def peer(
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
-    log_level: LogLevel = "warning",
+    log_level: LogLevel = "info",
 ) -> None:
     """Train one agent with its neighbours, which run elsewhere.
 
@@ -55,7 +54,7 @@ def peer(
     finished and left before it knew that all had.
     """
     logs.configure(log_level)
-    from gossamer.peers.process import LeftEarly, MissingNeighbour, Watch, run_peer
+    from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
     from gossamer.runs.memory import keep_memory
 
     if insecure:
@@ -66,38 +65,15 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    shown = print_json if report else _Lines()
+    options = PeerOptions(print_json, give_up=give_up) if report else PeerOptions(report_every=2.0, give_up=give_up)
     try:
-        watch = Watch(report=shown, give_up=give_up, every=0.5 if report else 2.0)
         with keep_memory():
-            result = run_peer(folder, watch, insecure, check_address(listen, "--listen") if listen else None)
-    except (MissingNeighbour, LeftEarly) as error:
+            result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
+    except (MissingNeighbourError, LeftEarlyError) as error:
         print_error(error)
-        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbour) else LEFT_EARLY) from None
+        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
     if not report:
         err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
-
-
-class _Lines:
-    """Prints a line whenever something has changed."""
-
-    def __init__(self) -> None:
-        self.last = ""
-
-    def __call__(self, state: dict[str, Any]) -> None:
-        waits = ", ".join(map(str, state["waiting_for"]))
-        text = f"agent {state['agent']}: step {state['step']}, epoch {state['epoch']}"
-        loss, _, count = (state["metrics"] or {}).get("train", (0.0, 0.0, 0))
-        text += f", loss {loss / count:.4f}" if count else ""
-        text += ", all agents have finished" if state["all_done"] else ", finished" if state["finished"] else ""
-        refused = {reason: n for reason, n in state["refused"].items() if reason not in COMMON}
-        if refused:
-            text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
-        if waits and state["waited"] > 1:
-            text += f", waiting {state['waited']:.0f} s for agent {waits}"
-        if text != self.last:
-            err.print(text, highlight=False)
-        self.last = text
 
 
 def _leave_with_parent() -> None:

@@ -14,9 +14,8 @@ from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, load_data, print_warning, report_errors, show_progress
 from gossamer.commands.options import LogLevel, with_settings
 from gossamer.errors import FileError, GossamerError, shown
-from gossamer.files import MOST_SECRET, make_private, read_bounded
+from gossamer.files import MOST_SECRET, make_private, read_bytes, read_text
 from gossamer.peers.network.addresses import Contact, check_address
-from gossamer.reading import read_text
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
@@ -108,8 +107,8 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
 
 def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.peers.network.keys import write_secret
-    from gossamer.peers.shards.shard import cut, write_shard
-    from gossamer.report import terminal
+    from gossamer.peers.shards.shard import cut_shards, write_shard
+    from gossamer.report import agent_tables
     from gossamer.runs import directory
     from gossamer.runs.deployment import make_deployment
 
@@ -118,27 +117,27 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     directory.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
-    shards = cut(deployment, settings, secrets.token_hex(8), contacts, members)
+    shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
-        folder = out / f"agent-{one.agent}"
+        folder = out / f"agent-{one.membership.agent}"
         write_shard(folder, one)
-        if one.agent in made:
-            write_secret(folder / "key.secret", made[one.agent])
+        if one.membership.agent in made:
+            write_secret(folder / "key.secret", made[one.membership.agent])
     if made:
         print_warning(
             f"{len(made)} of {len(shards)} agents had no public key in {hosts}; their secret keys were made here and "
             "lie in their shards"
         )
-    terminal.show_shards(Console(), shards, out)
+    agent_tables.show_shards(Console(), shards, out)
 
 
 def _make_site_shard(site: Path, out: Path) -> None:
-    from gossamer.peers.shards.sites import site_of_file, write_site_shard
-    from gossamer.report import terminal
+    from gossamer.peers.shards.sites import make_site_shard, write_site_shard
+    from gossamer.report import agent_tables
     from gossamer.runs.shares import MANIFEST
 
-    made, secret = site_of_file(site)
-    folder = out / f"agent-{made.agent}"
+    made, secret = make_site_shard(site)
+    folder = out / f"agent-{made.membership.agent}"
     if (folder / MANIFEST).exists():
         raise GossamerError(f"{folder} holds a shard already; move it away, or give another --out")
     if secret is not None:
@@ -149,7 +148,7 @@ def _make_site_shard(site: Path, out: Path) -> None:
             f"{site} has no secret key; put key.secret into {folder}, or run the peer with --insecure on a network "
             "that you trust"
         )
-    terminal.show_shards(Console(), [made], out)
+    agent_tables.show_shards(Console(), [made], out)
 
 
 def _put_secret(path: Path, secret: str) -> None:
@@ -157,13 +156,13 @@ def _put_secret(path: Path, secret: str) -> None:
     from gossamer.peers.network.keys import write_secret
 
     make_private(path.parent)
-    if not path.is_file() or read_bounded(path, MOST_SECRET) != f"{secret}\n".encode():
+    if not path.is_file() or read_bytes(path, MOST_SECRET) != f"{secret}\n".encode():
         write_secret(path, secret)
 
 
 def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], dict[int, str]]:
     """The agents' addresses and CURVE keys, their verify keys, and the secret keys of those that had no key."""
-    from gossamer.peers.network.keys import make_keys, split_key
+    from gossamer.peers.network.keys import make_agent_keys, split_key
 
     try:
         text = read_text(path, MOST_COMMENTS + MOST_LINE * num_agents)
@@ -183,7 +182,7 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], d
         if len(entry) == 2:
             public = entry[1]
         else:
-            public, made[agent] = make_keys()
+            public, made[agent] = make_agent_keys()
         key, member = split_key(public, f"{path}, agent {agent}")
         contacts.append(Contact(entry[0], key))
         members.append(member)

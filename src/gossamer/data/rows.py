@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import FileError, GossamerError, one_line, shown
+from gossamer.files import require_regular
 from gossamer.machine import as_size, available_memory
-from gossamer.reading import require_regular
 
 SHARE = 16  # of the available memory, for a file
 MOST_DIGITS = 18  # of a whole number, so that it fits in 64 bits

@@ -2,7 +2,8 @@
 
 The code is organised as follows:
     process           the process of a peer: shard, transport and protocol joined
-    work              what a peer does: plan its share with other sites, train
+    progress          reports of a peer's progress, and log lines
+    work              the work of a peer: plan its share with other sites, train
     program           a training run as one generator of exchanges, and its schedule
     checkpoints       epoch and checkpoints on disk
     metrics           an agent's evaluations on disk
@@ -11,5 +12,5 @@ The code is organised as follows:
     scheduling        batch scheduling of peers that share a machine
     protocol          the protocol between neighbours, without I/O or a clock
     network           messages over ZeroMQ: sockets, limits, addresses, keys
-    shards            all that one agent knows, on disk
+    shards            all that one agent needs, on disk
 """

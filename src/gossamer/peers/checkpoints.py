@@ -1,38 +1,40 @@
-"""What an agent keeps on disk to come back after a crash: its epoch, and its latest checkpoints."""
+"""Persistent state of an agent, to recover from after a crash: its epoch, who is done, and its latest checkpoints."""
 
+import logging
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gossamer.agents.rules import StateDict
-from gossamer.errors import GossamerError, GossamerWarning
-from gossamer.files import PRIVATE, read_bounded, set_aside, write_atomically
+from gossamer.errors import GossamerError
+from gossamer.files import PRIVATE, read_bytes, set_aside, write_atomically
 from gossamer.model import Params
 from gossamer.runs.tensors import check_tensors, pack_state, read_file, unpack_state, write_tensors
 
-MOST_DONE = 1 << 22  # bytes of the statements of all agents that they are done
+MAX_DONE_BYTES = 1 << 22  # of the statements of all agents that they are done
+NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors")
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """What an agent must not forget of a run: its epoch, and who is done. Written whole or not at all."""
+class EpochStore:
+    """An agent's epoch, and who is done. Files are written whole or not at all."""
 
     folder: Path
 
     def epoch(self) -> int:
-        epoch = self._number("epoch", 0)
+        epoch = self._read_number("epoch", 0)
         if not 0 <= epoch < 2**62:
             path = self.folder / "epoch"
             raise GossamerError(f"{path} should hold the number of an epoch; remove it only if all agents start anew")
         return epoch
 
-    def _number(self, name: str, missing: int) -> int:
-        """The number in a file; -1 if it holds none."""
+    def _read_number(self, name: str, default: int) -> int:
+        """The number in a file, the default without a file, or -1 if it holds no number."""
         path = self.folder / name
         try:
-            return int(read_bounded(path, 100)) if path.exists() else missing
+            return int(read_bytes(path, 100)) if path.exists() else default
         except (OSError, ValueError):
             return -1
 
@@ -47,27 +49,27 @@ class Ledger:
         write_atomically(self.folder / "done", b"", PRIVATE)
 
     def all_done(self) -> list[bytes]:
-        """The statements of all agents that they are done, once this agent has known them; none before."""
+        """The signed statements of all agents that they are done, if they were stored."""
         path = self.folder / "all-done"
         try:
-            return [bytes.fromhex(line.decode()) for line in read_bounded(path, MOST_DONE).split()]
+            return [bytes.fromhex(line.decode()) for line in read_bytes(path, MAX_DONE_BYTES).split()]
         except FileNotFoundError:
             return []
         except (OSError, ValueError):
             raise GossamerError(f"{path} is damaged; remove it, and the agent asks the others again") from None
 
-    def set_all_done(self, facts: Sequence[bytes]) -> None:
-        write_atomically(self.folder / "all-done", "".join(f"{fact.hex()}\n" for fact in facts).encode(), PRIVATE)
+    def set_all_done(self, statements: Sequence[bytes]) -> None:
+        write_atomically(self.folder / "all-done", "".join(f"{one.hex()}\n" for one in statements).encode(), PRIVATE)
 
 
 @dataclass(frozen=True)
-class Disk(Ledger):
+class CheckpointStore(EpochStore):
     """An agent's checkpoints as well; step 0 can always be restored, from the initial weights.
 
-    Only whole ones are there: each is read once when the agent starts, and a damaged one is set aside.
+    Each file is read once when the agent starts, and a damaged one is set aside, so that all that are left are whole.
     """
 
-    keep: int
+    keep: int  # checkpoints, at most
     params: Params  # at step 0
     state: StateDict
 
@@ -79,30 +81,31 @@ class Disk(Ledger):
             except GossamerError as error:
                 damaged[set_aside(self._path(step))] = error
         for aside, reason in damaged.items():
-            warnings.warn(
-                f"{reason}; it is now {aside.name}. The latest step that this agent can restore is {self.steps()[-1]}",
-                GossamerWarning,
-                stacklevel=2,
+            _logger.warning(
+                "%s; it is now %s. The latest step that this agent can restore is %d",
+                reason,
+                aside.name,
+                self.steps()[-1],
             )
 
     def steps(self) -> list[int]:
-        """What can be restored: the latest, should a crash have left more than are kept."""
+        """The steps that can be restored: the latest, should a crash have left more files than are kept."""
         return sorted({0, *self._stored()[-self.keep :]})
 
     def save(self, step: int, params: Params, state: StateDict) -> None:
-        """Keep a checkpoint, and as many before it as are needed."""
+        """Write a checkpoint, and remove those that are not needed any more."""
         write_tensors(self._path(step), pack_state(params, state), PRIVATE, step=str(step))
         stored = self._stored()
-        kept = [s for s in stored if s <= step][-self.keep :]  # later ones are of before a rollback
-        for other in set(stored) - set(kept):
+        needed = [s for s in stored if s <= step][-self.keep :]  # later ones are of before a rollback
+        for other in set(stored) - set(needed):
             self._path(other).unlink(missing_ok=True)
 
-    def discard(self, diverged: int, begun: int) -> None:
-        """Give checkpoints up that may have led to where the training has diverged, which began at the step `begun`:
-        the latest, or, if it has come no further than the last time, all from `begun` on."""
+    def discard(self, diverged: int, start: int) -> None:
+        """Remove checkpoints that may have led to the divergence at a step of a training that began at `start`: the
+        latest, or, if it has come no further than the last time, all from `start` on."""
         stored = self._stored()
-        further = diverged > self._number("diverged", -1)
-        for step in stored[-1:] if further else [s for s in stored if s >= begun]:
+        further = diverged > self._read_number("diverged", -1)
+        for step in stored[-1:] if further else [s for s in stored if s >= start]:
             self._path(step).unlink(missing_ok=True)
         write_atomically(self.folder / "diverged", f"{diverged}\n".encode(), PRIVATE)
 
@@ -112,18 +115,19 @@ class Disk(Ledger):
         return self._read(self._path(step))
 
     def _read(self, path: Path) -> tuple[Params, StateDict]:
-        """A checkpoint of this agent and of the step that its name says; one of an older version says none inside."""
+        """A checkpoint of this agent and of the step in its file name. One of an older version has no step inside."""
         tensors, about = read_file(path)
         expected = {name: (part.dtype, tuple(part.shape)) for name, part in pack_state(self.params, self.state).items()}
         check_tensors(tensors, expected, str(path))
-        if about.get("step", path.stem.partition("-")[2]) != path.stem.partition("-")[2]:
+        step = path.stem.partition("-")[2]
+        if about.get("step", step) != step:
             raise GossamerError(f"{path} holds the checkpoint of step {about['step']}")
         if not all(bool(part.isfinite().all()) for part in tensors.values()):
             raise GossamerError(f"{path} holds NaN or infinite numbers")
         return unpack_state(tensors)
 
     def _stored(self) -> list[int]:
-        names = (re.fullmatch(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors", p.name) for p in self.folder.iterdir())
+        names = (NAME.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted(int(name[1]) for name in names if name is not None)
 
     def _path(self, step: int) -> Path:

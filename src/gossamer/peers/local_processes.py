@@ -1,7 +1,6 @@
-"""A crew: every agent of a deployment as a process on this machine, watched, and none left behind.
+"""Every agent of a deployment as a process on this machine; none outlives its parent.
 
-Each process holds the end of a pipe to its parent and leaves when that closes, so that it does not outlive a parent
-that was killed.
+Each process reads from a pipe to its parent and exits when that closes, so that it ends even if the parent is killed.
 """
 
 import json
@@ -12,36 +11,36 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.keys import write_secret
-from gossamer.peers.network.sockets import new_keys
-from gossamer.peers.protocol.signatures import verify_key
-from gossamer.peers.shards.shard import cut, write_shard
+from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.progress import PeerReport
+from gossamer.peers.protocol.signatures import derive_verify_key
+from gossamer.peers.shards.shard import cut_shards, write_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings
 
-State = dict[str, Any]  # an agent's last report
 
-
-def write_shards(folder: Path, deployment: Deployment, settings: Settings) -> list[Path]:
-    """Shards with fresh keys for agents on free ports of this machine."""
+def write_local_shards(folder: Path, deployment: Deployment, settings: Settings) -> list[Path]:
+    """Write shards with new keys, for agents on free ports of this machine."""
     m = deployment.num_agents
-    keys = [new_keys() for _ in range(m)]
-    contacts = [Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(free_ports(m), keys, strict=True)]
-    members = [verify_key(secret) for _, secret in keys]
+    keys = [make_curve_keys() for _ in range(m)]
+    contacts = [
+        Contact(f"127.0.0.1:{port}", public) for port, (public, _) in zip(find_free_ports(m), keys, strict=True)
+    ]
+    verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut(deployment, settings, secrets.token_hex(8), contacts, members):
-        mine = folder / f"agent-{shard.agent}"
-        write_shard(mine, shard)
-        write_secret(mine / "key.secret", keys[shard.agent][1])
-        folders.append(mine)
+    for shard in cut_shards(deployment, settings, secrets.token_hex(8), contacts, verify_keys):
+        own = folder / f"agent-{shard.membership.agent}"
+        write_shard(own, shard)
+        write_secret(own / "key.secret", keys[shard.membership.agent][1])
+        folders.append(own)
     return folders
 
 
-def free_ports(count: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     """Ports of this machine that nobody listens on at the moment."""
     held = [socket.socket() for _ in range(count)]
     try:
@@ -53,18 +52,19 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-class Crew:
+class LocalProcesses:
     """The processes of all agents; a context that ends them."""
 
     def __init__(self, folders: list[Path]) -> None:
-        self.states: dict[int, State] = {}
+        self.reports: dict[int, PeerReport] = {}  # the last one of each agent
         self._errors = [(folder / "errors.log").open("w+b") for folder in folders]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._folders = folders
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "LocalProcesses":
         for folder, errors in zip(self._folders, self._errors, strict=True):
             command = [sys.executable, "-m", "gossamer", "peer", str(folder), "--report", "--lifeline"]
+            command += ["--log-level", "error"]  # stderr is shown if the process fails
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
             )
@@ -86,8 +86,8 @@ class Crew:
         for file in self._errors:
             file.close()
 
-    def watch(self) -> Iterator[dict[int, State]]:
-        """The agents' reports as they come in, until all processes have ended well."""
+    def follow(self) -> Iterator[dict[int, PeerReport]]:
+        """Yield the agents' last reports as they come in, until all processes have ended; raise if one fails."""
         with selectors.DefaultSelector() as ready:
             for agent, process in enumerate(self._processes):
                 assert process.stdout is not None
@@ -96,15 +96,15 @@ class Crew:
                 for key, _ in ready.select(timeout=0.5):
                     line = key.fileobj.readline()  # type: ignore[union-attr]
                     if line.endswith(b"\n"):
-                        self.states[key.data] = json.loads(line)
+                        self.reports[key.data] = json.loads(line)
                     else:
                         ready.unregister(key.fileobj)
                         self._check(key.data)
-                yield self.states
+                yield self.reports
 
     def _check(self, agent: int) -> None:
         code = self._processes[agent].wait()
         if code != 0:
             self._errors[agent].seek(0)
-            said = self._errors[agent].read().decode(errors="replace").strip()
-            raise GossamerError(f"agent {agent} ended with code {code}: {said[-2000:] or 'it said nothing'}")
+            output = self._errors[agent].read().decode(errors="replace").strip()
+            raise GossamerError(f"agent {agent} ended with code {code}: {output[-2000:] or 'it said nothing'}")

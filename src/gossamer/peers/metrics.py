@@ -1,4 +1,4 @@
-"""An agent's own records of its evaluations, a line each, appended as they come."""
+"""The metrics log of an agent: its sums for each evaluation, a line of metrics.jsonl each, appended as they come."""
 
 import math
 import os
@@ -8,45 +8,45 @@ from typing import Any
 from gossamer.agents.measures import ScoreSums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
-from gossamer.files import PRIVATE, patiently, read_bounded
+from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MOST_JSON_BYTES, parse_json, to_json, validate
 
-Record = dict[str, Any]
+AgentMetrics = dict[str, Any]  # step, and for each mask the sums of losses and hits or squared errors, and a count
 
 
-class Records:
+class MetricsLog:
     """The file that an agent appends to. An evaluation that a rollback repeats is written again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.last: Record | None = None
+        self.last: AgentMetrics | None = None
         if path.is_file():
-            known = read_records(path)
+            known = read_metrics_log(path)
             self.last = known[-1] if known else None
-            with path.open("r+b") as file:  # what comes next must not go on a line that a crash has torn
+            with path.open("r+b") as file:  # the next line must not be joined to one that a crash has cut off
                 file.truncate(file.read().rfind(b"\n") + 1)
 
     def add(self, step: int, sums: ScoreSums) -> None:
-        """On the disk before the training goes on: a checkpoint after this step does not bring it again."""
+        """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""
         self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with os.fdopen(patiently(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
+        with os.fdopen(wait_for_descriptor(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
             file.write(to_json(self.last).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
 
-def read_records(path: Path) -> list[Record]:
-    """One record a step, by step; a last line without its end is no record."""
-    whole = read_bounded(path, MOST_JSON_BYTES)
-    records: dict[int, Record] = {}
-    for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
+def read_metrics_log(path: Path) -> list[AgentMetrics]:
+    """The last evaluation of each step, ascending; a last line that is cut off is left out."""
+    content = read_bytes(path, MOST_JSON_BYTES)
+    by_step: dict[int, AgentMetrics] = {}
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
         source = f"{path}, line {number}"
         try:
-            record = validate(AgentEvaluation, parse_json(line, source), source)
+            stored = validate(AgentEvaluation, parse_json(line, source), source)
         except GossamerError as error:
             raise GossamerError(f"{error}; remove the line") from None
-        sums = {name: [math.nan if s is None else s for s in getattr(record, name)] for name in MASKS}
-        records[record.step] = {"step": record.step, **sums}
-    return [records[step] for step in sorted(records)]
+        sums = {name: [math.nan if s is None else s for s in getattr(stored, name)] for name in MASKS}
+        by_step[stored.step] = {"step": stored.step, **sums}
+    return [by_step[step] for step in sorted(by_step)]

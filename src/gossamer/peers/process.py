@@ -1,219 +1,197 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
-Leaves in its shard a folder for the run: `epoch` and checkpoints to come back from, `metrics.jsonl` (its sums for each
-evaluation), `refused.jsonl` (what it refused), `weights.safetensors` (its own weights, [1, in, out] and so on), `done`
+Leaves in its shard a folder for the run: `epoch` and checkpoints to recover from, `metrics.jsonl` (its sums for each
+evaluation), `refused.jsonl` (the refusal log), `weights.safetensors` (its own weights, [1, in, out] and so on), `done`
 once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
 """
 
 import gc
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gossamer.errors import GossamerError, naming
-from gossamer.files import alone_in, make_private, remove_unfinished
-from gossamer.peers.metrics import Records
-from gossamer.peers.network.connections import allow_descriptors
+from gossamer.files import lock_folder, make_private, remove_unfinished
+from gossamer.machine import raise_descriptor_limit
+from gossamer.peers.metrics import MetricsLog
 from gossamer.peers.network.keys import read_key
-from gossamer.peers.network.sockets import Refused, Sockets, public_of
+from gossamer.peers.network.sockets import OnRefused, Sockets, derive_public_key
 from gossamer.peers.network.transport import Transport
-from gossamer.peers.protocol.config import Place
-from gossamer.peers.protocol.member import SILENCE, Member, longest_status
+from gossamer.peers.progress import PeerReport, ProgressLog, join_numbers, make_report, training_step_of
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.exchanges import Program
+from gossamer.peers.protocol.member import ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_keyring
-from gossamer.peers.protocol.wire import START
-from gossamer.peers.refusals import COMMON, Refusals
-from gossamer.peers.scheduling import taking_turns
-from gossamer.peers.shards.shard import Shard, neighbours_apart, read_shard
+from gossamer.peers.protocol.statements import max_status_bytes
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
+from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
+from gossamer.peers.scheduling import batch_scheduling
+from gossamer.peers.shards.membership import Membership
+from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
-from gossamer.peers.work import PlannedTraining, Training, Work
+from gossamer.peers.work import ShardWork, SiteWork, Work
 
-OWN_TIME = 1.0  # seconds of arithmetic after which others may have spoken unheard
-Report = Callable[[dict[str, Any]], None]
+BUSY_SECONDS = 1.0  # of this agent's arithmetic, after which messages of others may wait unread
+DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
+Connect = Callable[[int, OnRefused], Transport]  # makes a transport for messages of at most so many bytes
+_logger = logging.getLogger(__name__)
 
 
-class MissingNeighbour(GossamerError):  # noqa: N818
+class MissingNeighbourError(GossamerError):
     """A neighbour has been silent for longer than the operator allows."""
 
 
-class LeftEarly(GossamerError):  # noqa: N818
+class LeftEarlyError(GossamerError):
     """The agent has finished, and leaves before it knows that all have."""
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What the operator wants to know, and for how long a neighbour may be missing (None: for ever)."""
+class PeerOptions:
+    """Reports that the operator wants, and the time after which a missing neighbour ends the process."""
 
-    report: Report = lambda state: None
-    every: float = 0.5  # seconds between two reports
-    give_up: float | None = None
+    on_report: Callable[[PeerReport], None] = lambda report: None
+    report_every: float = 0.5  # seconds
+    give_up: float | None = None  # seconds; None: never
 
 
-def run_peer(folder: Path, watch: Watch, insecure: bool = False, listen: str | None = None) -> Path:
-    """Train the agent of a shard until all agents have finished, and tell where its result lies; it may listen
-    elsewhere than the others think."""
+def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen: str | None = None) -> Path:
+    """Train the agent of a shard until all agents have finished, and return the folder of its result. It may listen on
+    another address than the one that its neighbours connect to."""
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
-    secret = None if insecure else read_secret(folder, shard)
-    signatures = UNSIGNED if secret is None else make_keyring(secret, shard.members, shard.agent)
-    address = listen or shard.contact.address
-    allow_descriptors()
+    membership = shard.membership
+    secret = None if insecure else read_secret(folder, membership)
+    signatures = UNSIGNED if secret is None else make_keyring(secret, membership.verify_keys, membership.agent)
+    address = listen or membership.contact.address
+    raise_descriptor_limit(DESCRIPTOR_LIMIT)
 
-    def connect(largest: int, on_refused: Refused) -> Transport:
-        return Sockets(shard.agent, address, shard.neighbours, secret, largest, on_refused)
+    def connect(largest: int, on_refused: OnRefused) -> Transport:
+        sockets = Sockets(membership.agent, address, membership.neighbours, secret, largest, on_refused)
+        _logger.info("agent %d listens on %s%s", membership.agent, address, " without encryption" * (secret is None))
+        return sockets
 
-    train_over(connect, folder, shard, watch, signatures)
-    return state_of(folder, shard)
+    train_agent(connect, folder, shard, options, signatures)
+    return run_folder(folder, membership)
 
 
-def train_over(
-    connect: Callable[[int, Refused], Transport],
-    folder: Path,
-    shard: Shard | SiteShard,
-    watch: Watch,
-    signatures: Signatures = UNSIGNED,
+def train_agent(
+    connect: Connect, folder: Path, shard: Shard | SiteShard, options: PeerOptions, signatures: Signatures = UNSIGNED
 ) -> None:
-    """Train the agent of a shard over what `connect` makes for messages of at most so many bytes; agents that sign
-    have encrypted links."""
-    kept = state_of(folder, shard)
-    make_private(kept)
+    """Train the agent of a shard over the transport that `connect` makes; agents that sign have encrypted links."""
+    state_folder = run_folder(folder, shard.membership)
+    make_private(state_folder)
     torch.set_num_threads(shard.settings.threads or 1)
-    with alone_in(kept, f"trains the agent of {kept.parent}"), taking_turns():
-        _train(connect, kept, shard, watch, signatures)
+    with lock_folder(state_folder, f"trains the agent of {state_folder.parent}"), batch_scheduling():
+        _train(connect, state_folder, shard, options, signatures)
 
 
 def _train(
-    connect: Callable[[int, Refused], Transport],
-    kept: Path,
-    shard: Shard | SiteShard,
-    watch: Watch,
-    signatures: Signatures,
+    connect: Connect, folder: Path, shard: Shard | SiteShard, options: PeerOptions, signatures: Signatures
 ) -> None:
-    remove_unfinished(kept)
-    records, refusals = Records(kept / "metrics.jsonl"), Refusals(kept / "refused.jsonl")
-    work: Work = Training(shard, kept, records) if isinstance(shard, Shard) else PlannedTraining(shard, kept, records)
-    place = Place(
-        shard.agent,
-        shard.num_agents,
-        tuple(shard.neighbours),
-        shard.run,
+    agent = shard.membership.agent
+    remove_unfinished(folder)
+    metrics, refusals = MetricsLog(folder / "metrics.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
+    work: Work = ShardWork(shard, folder, metrics) if isinstance(shard, Shard) else SiteWork(shard, folder, metrics)
+    config = ProtocolConfig(
+        shard.membership,
         shard.settings.torch_dtype,
         shard.settings.steps + work.first,
         work.keep,
-        secrets.randbits(62),
-        neighbours_apart(shard.settings),
-        signatures is not UNSIGNED,
-        signatures,
+        incarnation=secrets.randbits(62),
+        max_step_gap=max_step_gap(shard.settings),
+        encrypted=signatures is not UNSIGNED,
+        signatures=signatures,
     )
-    transport = connect(max(START + work.largest, longest_status(place)), refusals.note)
+
+    def begin(step: int) -> Program:
+        epoch = work.store.epoch()
+        if step < work.first:
+            _logger.info("agent %d: epoch %d, planning with the other sites", agent, epoch)
+        else:
+            _logger.info("agent %d: epoch %d, training from step %d", agent, epoch, step - work.first)
+        return work.program(step)
+
+    transport = connect(max(PAYLOAD_OFFSET + work.largest, max_status_bytes(config)), refusals.add)
     try:
         member = Member(
-            place,
+            config,
             work.store,
-            work.program,
-            work.schedule,
+            begin,
+            work.expectations,
             transport.send,
             time.monotonic(),
-            lambda sender, refused: refusals.note(sender, refused.reason, refused.detail),
+            lambda sender, refused: refusals.add(sender, refused.reason, refused.detail),
         )
-        _drive(member, transport, records, refusals, watch, work.first)
+        _drive(member, transport, metrics, refusals, options, work.first)
     finally:
         transport.close()
 
 
-def state_of(folder: Path, shard: Shard | SiteShard) -> Path:
-    """Where an agent keeps what belongs to the run of its shard, and to no other."""
-    return folder / f"run-{shard.run}"
+def run_folder(folder: Path, membership: Membership) -> Path:
+    """The folder within a shard for the persistent state and the results of its run."""
+    return folder / f"run-{membership.run}"
 
 
-def read_secret(folder: Path, shard: Shard | SiteShard) -> str:
+def read_secret(folder: Path, membership: Membership) -> str:
     """The agent's secret key, which must belong to the public key that its neighbours know."""
     path = folder / "key.secret"
     secret = read_key(path, "put the one that gossamer keys made there, or use --insecure on a network that you trust")
     with naming(path):
-        public = public_of(secret)
-    if shard.contact.key not in (None, public):  # a site may have been cut before its key was there
-        raise GossamerError(f"{path} is not the key that agent {shard.agent}'s neighbours know; cut the shards again")
+        public = derive_public_key(secret)
+    if membership.contact.key not in (None, public):  # a site may have been cut before its key was there
+        raise GossamerError(
+            f"{path} is not the key that agent {membership.agent}'s neighbours know; cut the shards again"
+        )
     return secret
 
 
 def _drive(
-    member: Member, transport: Transport, records: Records, refusals: Refusals, watch: Watch, first: int
+    member: Member, transport: Transport, metrics: MetricsLog, refusals: RefusalLog, options: PeerOptions, first: int
 ) -> None:
-    """Messages in and out, until all agents are done and the neighbours have had time to hear of it."""
-    gc.freeze()  # what is there by now stays: looking through it again and again would cost more than the protocol
-    reported = 0.0
+    """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it."""
+    gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
+    agent, reported, progress = member.membership.agent, 0.0, ProgressLog()
     while True:
-        read = time.monotonic()
-        for sender, message in transport.receive(min(member.wake_at - read, watch.every)):
+        began = time.monotonic()
+        for sender, message in transport.receive(min(member.wake_at - began, options.report_every)):
             member.receive(sender, message, time.monotonic())
         now = time.monotonic()
         member.tick(now)
-        if now > read + watch.every + OWN_TIME:
-            continue  # others may have spoken during this agent's own arithmetic: listen before anyone is given up
-        leaves = member.leaves(now)
-        if now >= reported + watch.every or leaves:
-            watch.report(_state(member, transport, records, refusals, now, first))
+        if now > began + options.report_every + BUSY_SECONDS:
+            continue  # messages may have come during this agent's own arithmetic: read them before anyone is given up
+        leaving = member.may_leave(now)
+        if now >= reported + options.report_every or leaving:
+            report = make_report(member, transport, metrics, refusals, now, first)
+            progress.add(report, now)
+            options.on_report(report)
             reported = now
-        if leaves and member.all_done:
+        if leaving and member.all_done:
             return
-        if leaves:
-            raise LeftEarly(
-                f"agent {member.place.agent} has finished and leaves, but has heard of nobody for {SILENCE:.0f} s and "
-                f"not that agent {_listed(member.waiting_for)} has finished; if it has not, start both again"
+        if leaving:
+            raise LeftEarlyError(
+                f"agent {agent} has finished and leaves, but has heard of nobody for {ISOLATION_TIMEOUT:.0f} s and "
+                f"not that agent {join_numbers(member.waiting_for)} has finished; if it has not, start both again"
             )
         missing = now - member.waiting_since
-        if watch.give_up is not None and member.waiting_for and missing > watch.give_up:
-            raise MissingNeighbour(
-                f"agent {member.place.agent} has waited {missing:.0f} s for agent {_listed(member.waiting_for)} at "
-                f"step {_training_step(member, first)}; see whether they run"
-                f"{_refused_from(refusals, member.waiting_for)}"
+        if options.give_up is not None and member.waiting_for and missing > options.give_up:
+            raise MissingNeighbourError(
+                f"agent {agent} has waited {missing:.0f} s for agent {join_numbers(member.waiting_for)} at "
+                f"step {training_step_of(member, first)}; see whether they run"
+                f"{_describe_refusals(refusals, member.waiting_for)}"
             )
 
 
-def _training_step(member: Member, first: int) -> int:
-    return max(0, member.position[0] - first)
-
-
-def _listed(agents: Sequence[int]) -> str:
-    return ", ".join(map(str, agents))
-
-
-def _refused_from(refusals: Refusals, agents: Sequence[int]) -> str:
-    """What was refused of these agents' messages, but for what belongs to every recovery."""
+def _describe_refusals(refusals: RefusalLog, agents: Sequence[int]) -> str:
+    """The refusals of these agents' messages, without those that belong to every recovery."""
     by_sender = refusals.by_sender()
     found = [
         f"{count} of agent {agent} as {reason}"
         for agent in agents
         for reason, count in by_sender.get(str(agent), {}).items()
-        if reason not in COMMON
+        if reason not in RECOVERY_REASONS
     ]
     return f"; refused {', '.join(found)}" if found else ""
-
-
-def _state(
-    member: Member, transport: Transport, records: Records, refusals: Refusals, now: float, first: int
-) -> dict[str, Any]:
-    """One report: where the agent stands and what it waits for."""
-    return {
-        "agent": member.place.agent,
-        "step": _training_step(member, first),
-        "planning": member.position[0] < first,
-        "epoch": member.epoch,
-        "finished": member.finished,
-        "all_done": member.all_done,
-        "neighbours": list(member.place.neighbours),
-        "waiting_for": list(member.waiting_for),
-        "waited": round(now - member.waiting_since, 1),
-        "bytes_in": sum(transport.bytes_in.values()),
-        "bytes_out": sum(transport.bytes_out.values()),
-        "planned_bytes": dict(member.sent_bytes),
-        "refused": dict(member.refused + transport.refused),
-        "refused_from": refusals.by_sender(),
-        "dropped": transport.dropped,
-        "cpu_seconds": round(time.process_time(), 3),
-        "metrics": records.last,
-    }

@@ -1,4 +1,4 @@
-"""How a peer shares a machine with others."""
+"""Batch scheduling of a peer that shares a machine with others (Linux)."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def taking_turns() -> Iterator[None]:
-    """Let whoever runs finish its turn when a message wakes this thread, or one that it starts (Linux).
+def batch_scheduling() -> Iterator[None]:
+    """Run this thread, and those that it starts, under SCHED_BATCH where the system has it.
 
-    Where more agents share a machine than it has cores, each message would interrupt another agent's arithmetic. On an
-    idle core nothing changes.
+    A thread that a message wakes then does not preempt another agent's arithmetic. That matters where more agents share
+    a machine than it has cores; on an idle core nothing changes.
     """
     if not hasattr(os, "SCHED_BATCH"):
         yield

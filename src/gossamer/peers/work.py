@@ -1,10 +1,12 @@
-"""What a peer does in a run: its training; and before it, where no one has cut its share, the planning of that.
+"""The work of a peer in a run: training, and before it, at a site whose share no one has cut, planning that share.
 
-Planning is step 0 of the protocol between neighbours, and training step t its step t + 1. So an agent that dies while
-sites plan rejoins like any other, and all go back to the planning or, if everyone has its share, to a checkpoint.
+Planning is step 0 of the protocol between neighbours, and training step t is its step t + 1. So an agent that dies
+while sites plan rejoins like any other, and all roll back to the planning or, if everyone has its share, to a
+checkpoint.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -16,11 +18,11 @@ from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.generators import delegate
-from gossamer.peers.checkpoints import Disk, Ledger
-from gossamer.peers.metrics import Records
-from gossamer.peers.program import begin, make_schedule, tagged
-from gossamer.peers.protocol.config import Store
-from gossamer.peers.protocol.exchanges import Planned, Program, Slot
+from gossamer.peers.checkpoints import CheckpointStore, EpochStore
+from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.program import label_exchanges, make_schedule, train_from
+from gossamer.peers.protocol.config import RecoveryStore
+from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.shards.shard import Shard, checkpoints_to_keep, read_shard, write_shard
 from gossamer.peers.shards.sites import SiteShard, fingerprint
@@ -28,9 +30,11 @@ from gossamer.runs.deployment import build_network, build_share_host
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.tensors import write_tensors
 
+PLANNING_STEPS = 1  # steps of the protocol before a site's training
+
 
 class Work(Protocol):
-    """What a member of the network is given to do."""
+    """The program of an agent in the protocol, and what the protocol must know of it."""
 
     @property
     def first(self) -> int:
@@ -45,96 +49,106 @@ class Work(Protocol):
         """Bytes of the largest message."""
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> RecoveryStore: ...
 
-    def program(self, step: int) -> Program: ...
+    def program(self, step: int) -> Program:
+        """The program from a restorable step on."""
 
-    def schedule(self, position: Position) -> Slot | None: ...
+    def expectations(self, position: Position) -> ExpectedMessages | None:
+        """The messages that the agent expects at a position."""
 
 
-class Training:
-    """From a share that was cut."""
+class ShardWork:
+    """Training from a share that was cut."""
 
     first = 0
 
-    def __init__(self, shard: Shard, kept: Path, records: Records) -> None:
-        self._settings, self._kept, self._records = shard.settings, kept, records
+    def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog) -> None:
+        self._settings, self._folder, self._metrics = shard.settings, folder, metrics
         self._host = build_share_host(shard.share, shard.settings)
         self._schedule = make_schedule(self._host, shard.settings)
         self.keep = shard.keep
         self.largest = self._schedule.largest * shard.settings.torch_dtype.itemsize
-        self.store = Disk(kept, shard.keep, self._host.params, self._host.state)
+        self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
     def program(self, step: int) -> Program:
-        yield from begin(self._host, self._settings, self.store, step, self._records.add)
-        write_tensors(self._kept / "weights.safetensors", self.store.load(self._settings.steps)[0], PRIVATE)
+        yield from train_from(self._host, self._settings, self.store, step, self._metrics.add)
+        write_tensors(self._folder / "weights.safetensors", self.store.load(self._settings.steps)[0], PRIVATE)
 
-    def schedule(self, position: Position) -> Slot | None:
+    def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)
 
 
-class PlannedTraining(Ledger):
-    """From what a site knows alone; the shard that comes out of the planning lies in the folder `planned`."""
+@dataclass(frozen=True)
+class SiteStore(EpochStore):
+    """Persistent state of a site: planning can always be restored, and checkpoints after it once it is over."""
 
-    first = 1
-
-    def __init__(self, shard: SiteShard, kept: Path, records: Records) -> None:
-        super().__init__(kept)
-        self._shard, self._site, self._records = shard, shard.site, records
-        self._slots: list[Slot] = [
-            ("site", str(Phase.PLANNING), index, torch.float64, {link.sender: shape for link, shape in shapes.items()})
-            for index, shapes in enumerate(planned_shapes(self._site))
-        ]
-        diameter = max(1, shard.num_agents - 1)  # of the agents, at most
-        self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
-        self.largest = _largest(shard)
-        self.store = self
-        self._training: Training | None = None
-        if (self._planned / MANIFEST).is_file():
-            self._check_origin()
-            self._training = Training(self._read(), kept, records)
+    checkpoints: Callable[[], CheckpointStore | None]  # of the training; None before the share is planned
 
     def steps(self) -> list[int]:
-        """What can be restored: the planning, and everything after it once it is done."""
-        later = [] if self._training is None else self._training.store.steps()
-        return [0, *(self.first + step for step in later)]
+        checkpoints = self.checkpoints()
+        return [0, *(PLANNING_STEPS + step for step in (checkpoints.steps() if checkpoints else []))]
 
-    def discard(self, diverged: int, begun: int) -> None:
-        """Give checkpoints of the training up."""
-        if self._training is not None:
-            self._training.store.discard(diverged - self.first, max(0, begun - self.first))
+    def discard(self, diverged: int, start: int) -> None:
+        checkpoints = self.checkpoints()
+        if checkpoints is not None:
+            checkpoints.discard(diverged - PLANNING_STEPS, max(0, start - PLANNING_STEPS))
+
+
+class SiteWork:
+    """Planning with the other sites, then training; the shard that results from planning is in the folder `planned`."""
+
+    first = PLANNING_STEPS
+
+    def __init__(self, shard: SiteShard, folder: Path, metrics: MetricsLog) -> None:
+        self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
+        self._planned = folder / "planned"
+        self._planning = [
+            ExpectedMessages(
+                "site",
+                str(Phase.PLANNING),
+                index,
+                torch.float64,
+                {link.sender: shape for link, shape in shapes.items()},
+            )
+            for index, shapes in enumerate(planned_shapes(self._site))
+        ]
+        diameter = max(1, shard.membership.num_agents - 1)  # of the agents, at most
+        self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
+        self.largest = _largest_message(shard)
+        self.store = SiteStore(folder, lambda: self.training.store if self.training else None)
+        self.training: ShardWork | None = None  # once the share is planned
+        if (self._planned / MANIFEST).is_file():
+            self._check_origin()
+            self.training = ShardWork(self._read_planned(), folder, metrics)
 
     def program(self, step: int) -> Program:
         if step == 0:
-            self._forget()
-            share, diameter = yield from tagged("site", 0, plan_site(self._site))
-            self._training = Training(self._write(share, diameter), self.folder, self._records)
-        if self._training is None:
+            self._discard_planned()
+            share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
+            self.training = ShardWork(self._write_planned(share, diameter), self._folder, self._metrics)
+        if self.training is None:
             raise AssertionError("a step after the planning without its outcome")
-        yield from _later(self._training.program(max(0, step - self.first)), self.first)
+        yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
 
-    def schedule(self, position: Position) -> Slot | None:
-        step, slot = position
+    def expectations(self, position: Position) -> ExpectedMessages | None:
+        step, number = position
         if step == 0:
-            return self._slots[slot] if slot < len(self._slots) else None
-        if self._training is None:
+            return self._planning[number] if number < len(self._planning) else None
+        if self.training is None:
             raise RefusedError("early", "this site has not planned yet")
-        return self._training.schedule((step - self.first, slot))
-
-    @property
-    def _planned(self) -> Path:
-        return self.folder / "planned"
+        return self.training.expectations((step - PLANNING_STEPS, number))
 
     def _check_origin(self) -> None:
-        """A plan of other data or settings is not this site's."""
+        """Refuse a plan of other data or settings."""
         origin = self._planned / "origin"
         if not origin.is_file() or origin.read_bytes() != fingerprint(self._shard).encode():
             raise GossamerError(
-                f"{self.folder} belongs to other data or settings than this site's shard; give the run another name at "
-                "every site, or move the folder away to let all agents begin anew"
+                f"{self._folder} belongs to other data or settings than this site's shard; give the run another name "
+                "at every site, or move the folder away to let all agents begin anew"
             )
 
-    def _read(self) -> Shard:
+    def _read_planned(self) -> Shard:
         try:
             return read_shard(self._planned)
         except GossamerError as error:
@@ -142,37 +156,35 @@ class PlannedTraining(Ledger):
                 f"the plan in {self._planned} is damaged ({error}); remove that folder, and all agents plan anew"
             ) from None
 
-    def _forget(self) -> None:
-        """Before all plan anew: whoever dies meanwhile must not come back with a plan that the others have left."""
-        self._training = None
+    def _discard_planned(self) -> None:
+        """Remove the plan before all plan anew: an agent that dies meanwhile must not restart with an old one."""
+        self.training = None
         (self._planned / MANIFEST).unlink(missing_ok=True)
 
-    def _write(self, share: Share, diameter: int) -> Shard:
-        shard, settings = self._shard, self._shard.settings
-        keep = checkpoints_to_keep(diameter, settings)
-        made = Shard(share, settings, shard.run, shard.contact, shard.neighbours, keep, shard.members)
+    def _write_planned(self, share: Share, diameter: int) -> Shard:
+        settings = self._shard.settings
+        planned = Shard(self._shard.membership, share, settings, checkpoints_to_keep(diameter, settings))
         make_private(self._planned)
-        write_atomically(self._planned / "origin", fingerprint(shard).encode(), PRIVATE)
-        write_shard(self._planned, made)
-        return made
+        write_atomically(self._planned / "origin", fingerprint(self._shard).encode(), PRIVATE)
+        write_shard(self._planned, planned)
+        return planned
 
 
-def _later(program: Program, by: int) -> Program:
+def _shift_steps(program: Program, by: int) -> Program:
     """The same program, so many steps later."""
 
-    def shift(planned: Planned) -> Generator[Planned, Inbox, Inbox]:
-        plan, step, outbox = planned
-        return (yield plan, step + by, outbox)
+    def shift(exchange: PlannedExchange) -> Generator[PlannedExchange, Inbox, Inbox]:
+        return (yield exchange._replace(step=exchange.step + by))
 
     return delegate(program, shift)
 
 
-def _largest(shard: SiteShard) -> int:
-    """Bytes that no message exceeds: weights, rows of all border vertices, or what agents tell each other of all."""
+def _largest_message(shard: SiteShard) -> int:
+    """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
     network = build_network(int(data.features.shape[-1]), data.num_outputs, shard.settings)
-    border = max((len(site.halo(z)) for z in site.neighbours), default=0)
-    rows = border * max(layer.outputs for layer in network.layers) * (data.batch or 1)
-    told = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
+    boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
+    rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
+    planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
     compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
-    return max(compressed, 8 * max(network.num_parameters, rows, told))
+    return max(compressed, 8 * max(network.num_parameters, rows, planning))

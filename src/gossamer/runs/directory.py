@@ -26,7 +26,7 @@ import torch
 from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.files import LOCK, alone_in, remove_unfinished, write_atomically
+from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
@@ -63,7 +63,7 @@ def create(folder: Path) -> None:
 def create_locked(folder: Path) -> Iterator[None]:
     """Make an empty directory for a result, and let no other process write to it."""
     create(folder)
-    with alone_in(folder, f"trains in {folder}"):
+    with lock_folder(folder, f"trains in {folder}"):
         check_new(folder)  # another may have been here between the two
         yield
 
@@ -72,7 +72,7 @@ def create_locked(folder: Path) -> Iterator[None]:
 def lock_run(folder: Path) -> Iterator[None]:
     """Let no other process write to a run directory."""
     read_manifest(folder)  # first: no lock is put into a folder that is none
-    with alone_in(folder, f"trains in {folder}"):
+    with lock_folder(folder, f"trains in {folder}"):
         remove_unfinished(folder)
         yield
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gossamer.errors import GossamerError, shown
-from gossamer.files import read_bounded
+from gossamer.files import read_bytes
 
 FORMAT = 1  # of all files that Gossamer writes, but for the manifests of shards
 MOST_JSON_BYTES = 1 << 28  # of a file
@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=Document)
 
 def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
     """The content of a JSON file; an OSError if there is none."""
-    return parse_json(read_bounded(path, most), str(path))
+    return parse_json(read_bytes(path, most), str(path))
 
 
 def parse_json(text: bytes, source: str) -> Any:
@@ -47,7 +47,7 @@ def parse_json(text: bytes, source: str) -> Any:
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """JSON values of a file with one on every line, each with the file's name and line number."""
     try:
-        lines = read_bounded(path, MOST_JSON_BYTES).split(b"\n")
+        lines = read_bytes(path, MOST_JSON_BYTES).split(b"\n")
     except OSError as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):

@@ -53,14 +53,14 @@ class Volume(Document):
     bytes: Count
 
 
-class ByteCount(Document):
+class StoredByteCount(Document):
     bytes: Count
 
 
 class PhaseBytes(Document):
-    forward: ByteCount
-    backward: ByteCount
-    consensus: ByteCount
+    forward: StoredByteCount
+    backward: StoredByteCount
+    consensus: StoredByteCount
 
 
 class PhaseCounts(Document):

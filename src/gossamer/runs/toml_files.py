@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import GossamerError, one_line
-from gossamer.reading import read_text
+from gossamer.files import read_text
 
 MOST_TOML_BYTES = 1_000_000
 MOST_DOTS = 8  # in a key

@@ -1,11 +1,12 @@
-"""Messages between neighbours over ZeroMQ with CURVE, and the bounds that hold against strangers.
+"""Messages between neighbours over ZeroMQ with CURVE, and limits against floods.
 
 The code is organised as follows:
-    transport     what a peer asks of a network
-    sockets       ZeroMQ sockets: one listener, one outgoing connection a neighbour
-    monitor       ZeroMQ's events of connections
-    listener      a listening socket that can let new connections wait
+    transport     interface of a transport
+    sockets       the transport over ZeroMQ: one listener, one outgoing connection a neighbour
+    monitor       ZeroMQ's events about connections
+    listener      back-pressure on new connections
     connections   limits on TCP connections
-    addresses     addresses and public keys
+    addresses     addresses
+    z85           keys as text
     keys          key files
 """

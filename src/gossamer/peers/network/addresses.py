@@ -1,4 +1,4 @@
-"""Addresses and public keys of agents, checked where they are written and where they are read."""
+"""Addresses of agents, checked where they are written and where they are read."""
 
 import ipaddress
 import re
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from gossamer.errors import GossamerError
 
 LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE | re.ASCII)  # RFC 1123; containers have _
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 @dataclass(frozen=True)
 class Contact:
-    """Where an agent listens, host:port, and the public key (Z85) that proves it is the one."""
+    """An agent's address, host:port, and the CURVE public key (Z85) that authenticates it."""
 
     address: str
     key: str | None  # None on a network that is trusted
@@ -36,27 +35,14 @@ def check_address(address: str, where: str) -> str:
     return address
 
 
-def check_apart(contacts: list[Contact], where: str) -> None:
-    """An agent is known by its key and reached at its address, so no two may share one."""
+def check_distinct(contacts: list[Contact], where: str) -> None:
+    """Require that no two agents share an address or a key."""
     for what in ("address", "key"):
         seen: set[str] = set()
         for value in (getattr(contact, what) for contact in contacts):
             if value is not None and value in seen:
                 raise GossamerError(f"{where}: two agents have the {what} {value}; give each its own")
             seen.add(value)
-
-
-def is_public_key(text: str) -> bool:
-    """Whether a text is 32 bytes in Z85: eight groups of five digits to the base 85, each below 2^32."""
-    if len(text) != 40 or not set(text) <= set(Z85):
-        return False
-    for begin in range(0, 40, 5):
-        number = 0
-        for digit in text[begin : begin + 5]:
-            number = 85 * number + Z85.index(digit)
-        if number >= 2**32:
-            return False
-    return True
 
 
 def _is_host(host: str) -> bool:

@@ -1,18 +1,25 @@
-"""TCP connections beside ZeroMQ: how many there may be, and how much each may make this process hold.
+"""Limits on TCP connections that ZeroMQ does not have: on their number, and on the bytes held of each.
 
-ZeroMQ accepts every connection, and bounds the size of a message's part and the number of whole messages that wait to
-be read, but not the number of connections, nor that of a message's parts, which it holds back until the last has come.
-Here connections are followed by file number, as ZeroMQ reports them, and those past a limit are shut; ZeroMQ then frees
-what it holds of them. An accepted connection is *pending* until its handshake is finished, *silent* until its first
-message has been read, and then its sender's. What ZeroMQ holds of one is what the kernel has received less the messages
-that were handed over; both this and the end of a handshake are read off Linux's TCP_INFO. Where there is none, a
-connection is pending until its first message has been read, and what it holds is not bounded here.
+ZeroMQ accepts every connection. It bounds the size of a message's part and the number of complete messages that wait to
+be read, but neither the number of connections nor that of a message's parts, which it holds until the last one arrives.
+So a stranger could exhaust file descriptors, and a neighbour memory.
+
+This module follows connections beside ZeroMQ, by the file descriptors that its events name, and shuts down those beyond
+a limit; ZeroMQ then frees what it holds of them. An accepted connection is in one of three states:
+    pending   the handshake is not complete: anybody; at most PENDING in all and PENDING_PER_HOST of one host
+    idle      the handshake is complete: a neighbour, but no message tells which; a few for each neighbour
+    active    a message has been read, which has info the sender: at most PER_NEIGHBOUR of one neighbour
+In each state the oldest connection gives way to a new one. While connections come faster than ACCEPT_RATE, the listener
+is paused (listener.py).
+
+The bytes that ZeroMQ holds of a connection are those that the kernel has received less those of the messages read. That
+count, and the completion of a handshake, come from Linux's TCP_INFO. On other systems a connection is pending until its
+first message has been read, and the bytes held are not bounded here.
 """
 
 import contextlib
 import errno
 import os
-import resource
 import socket
 import struct
 import threading
@@ -22,22 +29,21 @@ from typing import NamedTuple
 
 from gossamer.peers.network.listener import Listener
 
-PENDING, PENDING_EACH = 128, 32  # connections whose handshake is not finished: in all, and of one host
-DESCRIPTORS = 1 << 14  # ZeroMQ accepts about a thousand connections before it waits for them to be looked at
-RATE, BURST = 250.0, 250.0  # connections a second that are accepted for long, and at once
-EACH = 2  # connections of one neighbour: the one that serves, and one that it has lost or will soon lose
-EARLY = 1 << 12  # bytes that may arrive before the first message; a handshake takes less than 1000
-BACK = 1 << 9  # bytes that may arrive over an outgoing connection: a handshake takes 301
-SEALED = 33  # bytes that encryption adds to a part
-GREETING = 64  # bytes that a listener sends to anyone
-WELCOME = GREETING + 170 + 32  # at most so many to whoever has not shown an allowed key: CURVE's WELCOME, and an ERROR
-_TOLD = struct.Struct("@B119xQQ")  # the fields of `_Info` in Linux's tcp_info
+PENDING, PENDING_PER_HOST = 128, 32  # connections whose handshake is not complete
+ACCEPT_RATE, ACCEPT_BURST = 250.0, 250.0  # of a token bucket: new connections a second, and at once
+PER_NEIGHBOUR = 2  # connections of one neighbour: the one in use, and one that is broken or about to break
+HANDSHAKE_BYTES = 1 << 12  # that may arrive before the first message; a handshake takes less than 1000
+REPLY_BYTES = 1 << 9  # that may arrive over an outgoing connection: a handshake takes 301
+CURVE_OVERHEAD = 33  # bytes that CURVE adds to a part
+GREETING_BYTES = 64  # that a listener sends to anyone
+WELCOME_BYTES = GREETING_BYTES + 170 + 32  # that it sends without an allowed key, at most: WELCOME and ERROR of CURVE
+_TCP_INFO_FIELDS = struct.Struct("@B119xQQ")  # the fields of `_TcpInfo` in Linux's tcp_info
 _ESTABLISHED = 1
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
-Shut = Callable[[str, str], None]  # an address, and why its connection was shut
+OnShutdown = Callable[[str, str], None]  # takes an address, and the reason to shut its connection down
 
 
-class _Info(NamedTuple):
+class _TcpInfo(NamedTuple):
     state: int
     acked: int  # bytes sent that have arrived
     received: int  # bytes
@@ -45,10 +51,10 @@ class _Info(NamedTuple):
 
 @dataclass(eq=False)
 class _Connection:
-    socket: socket.socket  # a number of our own: ZeroMQ's may belong to another connection by the time it is used
+    socket: socket.socket  # a descriptor of our own: ZeroMQ's may belong to another connection by the time it is used
     host: str
     port: int
-    handed_over: int = 0
+    delivered_bytes: int = 0  # of messages that were read
     group: "_Group | None" = None
     owner: Hashable = None
 
@@ -59,129 +65,130 @@ class _Connection:
 
 @dataclass
 class _Group:
-    """Connections by owner, in the order of their coming: at most so many in all, and of one owner."""
+    """Connections in one state, by owner (a host or a neighbour) in order of arrival, and limits on their number."""
 
-    most: float
-    most_each: float
+    max_size: float
+    max_per_owner: float
     size: int = 0
-    members: dict[Hashable, dict[int, _Connection]] = field(default_factory=dict)
+    by_owner: dict[Hashable, dict[int, _Connection]] = field(default_factory=dict)
 
     def add(self, number: int, one: _Connection, owner: Hashable) -> None:
-        self.members.setdefault(owner, {})[number] = one
+        self.by_owner.setdefault(owner, {})[number] = one
         self.size += 1
         one.group, one.owner = self, owner
 
     def remove(self, number: int, one: _Connection) -> None:
-        mine = self.members[one.owner]
-        del mine[number]
+        owned = self.by_owner[one.owner]
+        del owned[number]
         self.size -= 1
-        if not mine:
-            del self.members[one.owner]
+        if not owned:
+            del self.by_owner[one.owner]
 
-    def excess(self, owner: Hashable) -> int | None:
-        """The one that has to go: the oldest of this owner, or of the one that has the most. Its cost is bounded by
-        `most`, however many connections come."""
-        if len(self.members.get(owner, ())) > self.most_each:
-            return next(iter(self.members[owner]))
-        if self.size > self.most:
-            return next(iter(self.members[max(self.members, key=lambda one: len(self.members[one]))]))
+    def find_excess(self, owner: Hashable) -> int | None:
+        """The connection beyond a limit: the oldest of this owner, or of the owner with the most. The cost is bounded
+        by `max_size`, however many connections arrive."""
+        if len(self.by_owner.get(owner, ())) > self.max_per_owner:
+            return next(iter(self.by_owner[owner]))
+        if self.size > self.max_size:
+            return next(iter(self.by_owner[max(self.by_owner, key=lambda one: len(self.by_owner[one]))]))
         return None
 
     def all(self) -> list[tuple[int, _Connection]]:
-        return [member for mine in self.members.values() for member in mine.items()]
+        return [numbered for owned in self.by_owner.values() for numbered in owned.items()]
 
 
 class Connections:
-    """Called from two threads: the one that reads messages and the one that watches."""
+    """The connections of one agent, by file descriptor. Called from two threads: the transport's and the monitor's."""
 
-    def __init__(self, share: int, neighbours: int, sealed: bool, on_shut: Shut) -> None:
-        """`share` is what may be held of one connection, in bytes, once its handshake is finished."""
-        self._share = share
-        self._sealed = sealed
-        self._on_shut = on_shut
+    def __init__(self, max_held: int, neighbours: int, encrypted: bool, on_shutdown: OnShutdown) -> None:
+        """`max_held` is the number of bytes that may be held of one connection once its handshake is complete."""
+        self._max_held = max_held
+        self._encrypted = encrypted
+        self._on_shutdown = on_shutdown
         self._accepted: dict[int, _Connection] = {}
         self._outgoing: dict[int, _Connection] = {}  # by neighbour
-        self._shut: set[int] = set()  # numbers of those that ZeroMQ has yet to close
-        each = EACH * neighbours  # all of them may come at once, and from one host
-        self._pending = _Group(max(PENDING, each), max(PENDING_EACH, each))
-        self._silent = _Group(EACH * neighbours, EACH * neighbours)
-        self._heard = _Group(float("inf"), EACH)
+        self._closing: set[int] = set()  # shut down here, but not yet closed by ZeroMQ
+        needed = PER_NEIGHBOUR * neighbours  # all of them may come at once, and from one host
+        self._pending = _Group(max(PENDING, needed), max(PENDING_PER_HOST, needed))
+        self._idle = _Group(needed, needed)
+        self._active = _Group(float("inf"), PER_NEIGHBOUR)
         self._listener: Listener | None = None
-        self._credit = BURST  # connections that may still come at once
+        self._tokens = ACCEPT_BURST  # of the token bucket for new connections
         self._lock = threading.Lock()
 
-    def listening(self, number: int) -> None:
-        """The listener has this number; it is paused while connections come faster than `RATE`."""
+    def on_listening(self, number: int) -> None:
+        """Handle the start of the listener, which is paused while connections arrive faster than ACCEPT_RATE."""
         self._listener = Listener(number)
 
-    def accepted(self, number: int, port: int) -> None:
-        """A connection to the port has come. Constant work, however many there are."""
-        self._credit = max(self._credit - 1, -BURST)
-        if self._credit < 0 and self._listener is not None and not self._listener.paused:
+    def on_accepted(self, number: int, port: int) -> None:
+        """Handle a new connection to the listener's port, in constant time."""
+        self._tokens = max(self._tokens - 1, -ACCEPT_BURST)
+        if self._tokens < 0 and self._listener is not None and not self._listener.paused:
             self._listener.pause(True)
         one = _duplicate(number, near=port)
         if one is None:
             return
         with self._lock:
-            self._forget(number)
-            self._shut.discard(number)
+            self._remove(number)
+            self._closing.discard(number)
             self._accepted[number] = one
             self._move(number, one, self._pending, one.host)
 
-    def connected(self, neighbour: int, number: int, port: int) -> None:
-        """The connection to a neighbour stands; nothing but its handshake may arrive over it."""
+    def on_connected(self, neighbour: int, number: int, port: int) -> None:
+        """Handle a new outgoing connection, over which nothing but the handshake may arrive."""
         one = _duplicate(number, far=port)
         with self._lock:
             self._drop_outgoing(neighbour)
             if one is not None:
                 self._outgoing[neighbour] = one
 
-    def disconnected(self, neighbour: int) -> None:
+    def on_disconnected(self, neighbour: int) -> None:
         with self._lock:
             self._drop_outgoing(neighbour)
 
-    def closed(self, number: int) -> tuple[str, bool] | None:
-        """Forget a connection, and tell where it came from and whether a message ever did; None if it was shut."""
+    def on_closed(self, number: int) -> tuple[str, bool] | None:
+        """Handle the end of a connection, and return its address and whether a message was read; None if it was shut
+        down here."""
         with self._lock:
-            if number in self._shut:
-                self._shut.remove(number)
+            if number in self._closing:
+                self._closing.remove(number)
                 return None
-            found = self._forget(number)
-            return ("unknown", False) if found is None else (found.address, found.handed_over > 0)
+            found = self._remove(number)
+            return ("unknown", False) if found is None else (found.address, found.delivered_bytes > 0)
 
-    def handed_over(self, number: int, sender: int, sizes: list[int]) -> None:
-        """A message of a sender with parts of these sizes has been read."""
-        bodies = [size + SEALED * self._sealed for size in sizes]
+    def on_delivered(self, number: int, sender: int, sizes: list[int]) -> None:
+        """Handle a message of a sender that was read, with parts of these sizes."""
+        bodies = [size + CURVE_OVERHEAD * self._encrypted for size in sizes]
         with self._lock:
             one = self._accepted.get(number)
-            if one is None or (one.group is self._pending and self._is_finished(one) is False):
-                return  # the message is of a connection that had the number before
-            one.handed_over += sum(body + (2 if body < 256 else 9) for body in bodies)
-            if one.group is not self._heard:
-                self._move(number, one, self._heard, sender)
+            if one is None or (one.group is self._pending and self._has_handshake(one) is False):
+                return  # the message is of an earlier connection with this descriptor
+            one.delivered_bytes += sum(body + (2 if body < 256 else 9) for body in bodies)
+            if one.group is not self._active:
+                self._move(number, one, self._active, sender)
 
-    def look(self, elapsed: float = 0.0) -> list[int]:
-        """Shut the connections that hold more than their share; the neighbours whose connection is broken. `elapsed`
-        is the time in seconds since the last look."""
-        self._credit = min(self._credit + RATE * elapsed, BURST)
-        if self._credit >= 0 and self._listener is not None and self._listener.paused:
+    def enforce_limits(self, elapsed: float = 0.0) -> list[int]:
+        """Shut down the connections that hold too much, and return the neighbours whose connection is broken. `elapsed`
+        is the time in seconds since the last call."""
+        self._tokens = min(self._tokens + ACCEPT_RATE * elapsed, ACCEPT_BURST)
+        if self._tokens >= 0 and self._listener is not None and self._listener.paused:
             self._listener.pause(False)
         broken = []
         with self._lock:
             for number, one in self._pending.all():
-                if self._is_finished(one):
-                    self._move(number, one, self._silent, one.host)
-                elif _info(one.socket).received > EARLY:
+                if self._has_handshake(one):
+                    self._move(number, one, self._idle, one.host)
+                elif _read_info(one.socket).received > HANDSHAKE_BYTES:
                     self._close(number, "more than a handshake before its end")
-            for number, one in self._silent.all() + self._heard.all():
-                if _info(one.socket).received - one.handed_over > self._share + EARLY:
+            for number, one in self._idle.all() + self._active.all():
+                if _read_info(one.socket).received - one.delivered_bytes > self._max_held + HANDSHAKE_BYTES:
                     self._close(number, "parts of a message without an end")
             for neighbour, one in self._outgoing.items():
-                told = _info(one.socket)
-                if told.received > BACK and told.state == _ESTABLISHED:
-                    self._on_shut(one.address, "messages over the connection that leads to it")
+                info = _read_info(one.socket)
+                if info.received > REPLY_BYTES and info.state == _ESTABLISHED:
+                    self._on_shutdown(one.address, "messages over the connection that leads to it")
                     _shutdown(one.socket)
-                if told.state != _ESTABLISHED:  # ZeroMQ does not see it where it has stopped reading
+                if info.state != _ESTABLISHED:  # ZeroMQ does not notice while it is not reading
                     broken.append(neighbour)
         return broken
 
@@ -190,30 +197,30 @@ class Connections:
             self._listener.close()
         with self._lock:
             for number in list(self._accepted):
-                self._forget(number)
+                self._remove(number)
             for neighbour in list(self._outgoing):
                 self._drop_outgoing(neighbour)
 
     def _move(self, number: int, one: _Connection, group: _Group, owner: Hashable) -> None:
-        """Into a group, out of which others go to make room."""
+        """Move a connection into a group, and shut down others beyond the group's limits."""
         if one.group is not None:
             one.group.remove(number, one)
         group.add(number, one, owner)
-        while (victim := group.excess(owner)) is not None:
+        while (victim := group.find_excess(owner)) is not None:
             other = self._accepted[victim]
-            if group is self._pending and self._is_finished(other):
-                self._move(victim, other, self._silent, other.host)
+            if group is self._pending and self._has_handshake(other):
+                self._move(victim, other, self._idle, other.host)
             else:
-                self._close(victim, "too many connections" if group is self._heard else "too many without a message")
+                self._close(victim, "too many connections" if group is self._active else "too many without a message")
 
     def _close(self, number: int, why: str) -> None:
         one = self._accepted[number]
-        self._on_shut(one.address, why)
+        self._on_shutdown(one.address, why)
         _shutdown(one.socket)
-        self._forget(number)
-        self._shut.add(number)
+        self._remove(number)
+        self._closing.add(number)
 
-    def _forget(self, number: int) -> _Connection | None:
+    def _remove(self, number: int) -> _Connection | None:
         found = self._accepted.pop(number, None)
         if found is not None:
             found.socket.close()
@@ -226,26 +233,17 @@ class Connections:
         if found is not None:
             found.socket.close()
 
-    def _is_finished(self, one: _Connection) -> bool | None:
-        """Whether its handshake is finished, as what we have sent shows; None where the kernel does not tell."""
-        acked = _info(one.socket).acked
-        return acked > (WELCOME if self._sealed else GREETING) if acked else None
-
-
-def allow_descriptors() -> None:
-    """Let this process have as many descriptors as the system lets it take, up to a number that suffices."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    def _has_handshake(self, one: _Connection) -> bool | None:
+        """Whether the handshake is complete, by the bytes sent so far; None where the kernel does not count them."""
+        acked = _read_info(one.socket).acked
+        return acked > (WELCOME_BYTES if self._encrypted else GREETING_BYTES) if acked else None
 
 
 def _duplicate(number: int, *, near: int | None = None, far: int | None = None) -> _Connection | None:
-    """The connection with this number and port at this end or the other; None if there is no such any more. Without a
-    descriptor left for it, it is shut at once."""
+    """The connection of a descriptor, with a descriptor of its own, if it has the given port at this end or the other.
+    None if it has ended; it is shut down if no descriptor is left."""
     try:
-        theirs = _named(number)
+        theirs = _wrap_descriptor(number)
     except OSError:
         return None
     try:
@@ -253,8 +251,8 @@ def _duplicate(number: int, *, near: int | None = None, far: int | None = None) 
         if near not in (None, theirs.getsockname()[1]) or far not in (None, port):
             return None
         host = host.removeprefix("::ffff:")  # an IPv4 address may come as an IPv6 one
-        return _Connection(_named(os.dup(number)), host, port)
-    except (ValueError, IndexError):  # the number is by now of a socket of another family
+        return _Connection(_wrap_descriptor(os.dup(number)), host, port)
+    except (ValueError, IndexError):  # the descriptor is by now of a socket of another family
         return None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -264,9 +262,9 @@ def _duplicate(number: int, *, near: int | None = None, far: int | None = None) 
         theirs.detach()
 
 
-def _named(number: int) -> socket.socket:
-    """A socket by its number, as it is: told its family, Python asks for little and sets nothing. Addresses of the old
-    Internet Protocol have room in those of the new."""
+def _wrap_descriptor(number: int) -> socket.socket:
+    """A socket object for a descriptor. With a given family Python makes no system calls; that of IPv6 has room for
+    addresses of IPv4."""
     return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
 
 
@@ -275,9 +273,10 @@ def _shutdown(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _info(connection: socket.socket) -> _Info:
-    """What Linux tells of a connection; elsewhere, as if nothing had been sent or received over it."""
+def _read_info(connection: socket.socket) -> _TcpInfo:
+    """Counters of a connection by Linux's TCP_INFO; elsewhere, as if nothing had been sent or received."""
     if _TCP_INFO is not None:
-        with contextlib.suppress(OSError, struct.error):  # an old kernel tells less
-            return _Info(*_TOLD.unpack(connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TOLD.size)))
-    return _Info(_ESTABLISHED, 0, 0)
+        with contextlib.suppress(OSError, struct.error):  # an old kernel has fewer fields
+            content = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_FIELDS.size)
+            return _TcpInfo(*_TCP_INFO_FIELDS.unpack(content))
+    return _TcpInfo(_ESTABLISHED, 0, 0)

@@ -4,21 +4,21 @@ import os
 from pathlib import Path
 
 from gossamer.errors import FileError, GossamerError, shown
-from gossamer.files import MOST_SECRET, check_private
-from gossamer.peers.network.sockets import check_key, new_keys, public_of
-from gossamer.peers.protocol.signatures import CURVE, check_verify_key, verify_key
-from gossamer.reading import read_text
+from gossamer.files import MOST_SECRET, check_private, read_text
+from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
+from gossamer.peers.network.z85 import KEY_LENGTH, check_key
+from gossamer.peers.protocol.signatures import check_verify_key, derive_verify_key
 
 
-def make_keys() -> tuple[str, str]:
+def make_agent_keys() -> tuple[str, str]:
     """A public and a secret key."""
-    _, secret = new_keys()
-    return public_key(secret), secret
+    _, secret = make_curve_keys()
+    return derive_agent_key(secret), secret
 
 
-def public_key(secret: str) -> str:
+def derive_agent_key(secret: str) -> str:
     """The public key of a secret one, as others are given it."""
-    return public_of(secret) + verify_key(secret)
+    return derive_public_key(secret) + derive_verify_key(secret)
 
 
 def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:
@@ -32,7 +32,7 @@ def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:
 
 
 def write_secret(path: Path, secret: str) -> None:
-    """A secret key that its owner alone can read; one that exists is never overwritten."""
+    """Write a secret key that its owner alone can read; never overwrite one."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secret + "\n")
@@ -42,14 +42,14 @@ def write_secret(path: Path, secret: str) -> None:
 
 def split_key(key: object, where: str) -> tuple[str, str]:
     """The CURVE key and the verify key of a public key, or an error that says where it stood."""
-    if isinstance(key, str) and len(key) == CURVE:
+    if isinstance(key, str) and len(key) == KEY_LENGTH:
         check_key(key, where)
         raise GossamerError(
             f"{where}: this public key has no verify key yet; print it whole on the agent's machine with "
             "gossamer keys --secret key.secret, and give it here"
         )
-    if not isinstance(key, str) or len(key) != 2 * CURVE:
+    if not isinstance(key, str) or len(key) != 2 * KEY_LENGTH:
         raise GossamerError(
-            f"{where}: {shown(key)} is not a public key of {2 * CURVE} characters, as gossamer keys prints it"
+            f"{where}: {shown(key)} is not a public key of {2 * KEY_LENGTH} characters, as gossamer keys prints it"
         )
-    return check_key(key[:CURVE], where), check_verify_key(key[CURVE:], where)
+    return check_key(key[:KEY_LENGTH], where), check_verify_key(key[KEY_LENGTH:], where)

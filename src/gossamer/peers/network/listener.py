@@ -1,6 +1,6 @@
-"""A listening socket that Linux can be told to let new connections wait for: packets are dropped and come again.
+"""Back-pressure on new connections: a packet filter on the listening socket drops their packets, which TCP sends again.
 
-Elsewhere it does nothing. Connections that were accepted go on as they are.
+Linux only; elsewhere nothing is paused. Connections that were accepted are not affected.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import struct
 import sys
 
 _ATTACH, _DETACH = 26, 27  # Linux's SO_ATTACH_FILTER and SO_DETACH_FILTER
-_DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)  # a program of the packet filter: return 0
+_DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)  # a packet filter program: return 0
 
 
 class Listener:
-    """By ZeroMQ's file number, of which a number of its own is made."""
+    """The listening socket of ZeroMQ, by a duplicate of its file descriptor."""
 
     def __init__(self, number: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, os.dup(number))
@@ -27,7 +27,7 @@ class Listener:
             return
         self.paused = wanted
         program = struct.pack("@HP", 1, ctypes.addressof(self._program))
-        with contextlib.suppress(OSError):  # it is a courtesy to the arithmetic, and no bound depends on it
+        with contextlib.suppress(OSError):  # pausing saves processor time; no limit depends on it
             self._socket.setsockopt(socket.SOL_SOCKET, _ATTACH if wanted else _DETACH, program)
 
     def close(self) -> None:

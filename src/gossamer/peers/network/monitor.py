@@ -1,7 +1,7 @@
-"""What ZeroMQ reports of the connections of sockets as they come and go, read by a thread of its own.
+"""Connection monitor: ZeroMQ's events about the connections of sockets, handled in a thread of their own.
 
-ZeroMQ waits for the thread once about a thousand reports are unread, so that it accepts no more connections than that
-before they have been looked at. A report takes constant work; `on_look` is called at a fixed rate, whatever comes.
+ZeroMQ blocks once about a thousand events are unread, so that it accepts no more connections than that before they have
+been handled. An event takes constant work; `on_interval` is called at a fixed rate, however many events come.
 """
 
 import struct
@@ -12,65 +12,65 @@ from typing import Any
 
 import zmq
 
-BATCH = 256  # reports that are read between two looks, at most
-LOOK = 0.05  # seconds between two looks
-EVENT = struct.Struct("=HI")  # a report: its kind, and a file number or an error
-NOW = int(zmq.NOBLOCK)
+EVENTS_PER_ROUND = 256  # that are read of one socket before the others, at most
+ROUND_INTERVAL = 0.05  # seconds between two calls of `on_interval`
+_EVENT = struct.Struct("=HI")  # its kind, and a file descriptor or an error
+_NOBLOCK = int(zmq.NOBLOCK)
 
 
-class Watcher:
-    """Reads the reports of some sockets."""
+class ConnectionMonitor:
+    """Reads the events of some sockets and calls their handlers."""
 
-    def __init__(self, context: zmq.Context[Any], on_look: Callable[[], None]) -> None:
-        self.error: Exception | None = None  # what a handler failed with
-        self._context, self._on_look = context, on_look
-        self._followed: dict[Any, tuple[Any, Callable[[int, int], None]]] = {}
+    def __init__(self, context: zmq.Context[Any], on_interval: Callable[[], None]) -> None:
+        self.error: Exception | None = None  # of a handler, to be raised elsewhere
+        self._context, self._on_interval = context, on_interval
+        self._handlers: dict[Any, tuple[Any, Callable[[int, int], None]]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def follow(self, socket: Any, events: int, on_event: Callable[[int, int], None]) -> None:
-        """To be called before `start`; `on_event` takes an event's kind and number."""
-        name = f"inproc://monitor-{len(self._followed)}"
+        """Handle the events of a socket; to be called before `start`. `on_event` takes an event's kind and number."""
+        name = f"inproc://monitor-{len(self._handlers)}"
         socket.monitor(name, events | zmq.EVENT_MONITOR_STOPPED)
-        reports = self._context.socket(zmq.PAIR)
-        reports.setsockopt(zmq.RCVHWM, 1)
-        reports.connect(name)
-        self._followed[reports] = socket, on_event
+        reader = self._context.socket(zmq.PAIR)
+        reader.setsockopt(zmq.RCVHWM, 1)
+        reader.connect(name)
+        self._handlers[reader] = socket, on_event
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Once more does nothing."""
+        """Stop the thread; a second call does nothing."""
         if self._thread.ident is None:
-            self._thread.start()  # which closes what it reads from
-        for socket, _ in list(self._followed.values()):
-            socket.disable_monitor()  # while reports are still being read: ZeroMQ may be waiting for that
+            self._thread.start()  # it closes the sockets that it reads from
+        for socket, _ in list(self._handlers.values()):
+            socket.disable_monitor()  # while events are still being read: ZeroMQ may block until they are
         self._thread.join()
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        for reports in self._followed:
-            poller.register(reports, zmq.POLLIN)
+        for reader in self._handlers:
+            poller.register(reader, zmq.POLLIN)
         due = time.monotonic()
-        while self._followed:
-            for reports, _ in poller.poll(int(1000 * LOOK)):
-                if not self._read(reports):
-                    poller.unregister(reports)
-                    reports.close(linger=0)
-                    del self._followed[reports]
+        while self._handlers:
+            for reader, _ in poller.poll(int(1000 * ROUND_INTERVAL)):
+                if not self._read(reader):
+                    poller.unregister(reader)
+                    reader.close(linger=0)
+                    del self._handlers[reader]
             if time.monotonic() >= due:
-                self._try(self._on_look)
-                due = time.monotonic() + LOOK
+                self._try(self._on_interval)
+                due = time.monotonic() + ROUND_INTERVAL
 
-    def _read(self, reports: Any) -> bool:
-        """Handle what has come, up to a bound; whether there may be more."""
-        on_event = self._followed[reports][1]
-        for _ in range(BATCH):
+    def _read(self, reader: Any) -> bool:
+        """Handle events, up to EVENTS_PER_ROUND; return False once the socket's monitor has stopped."""
+        on_event = self._handlers[reader][1]
+        for _ in range(EVENTS_PER_ROUND):
             try:
-                kind, number = EVENT.unpack(reports.recv(NOW))
+                kind, number = _EVENT.unpack(reader.recv(_NOBLOCK))
             except zmq.Again:
                 break
-            reports.recv()  # the listening address
+            reader.recv()  # the listening address
             if kind == zmq.EVENT_MONITOR_STOPPED:
                 return False
             self._try(on_event, kind, number)
@@ -79,7 +79,7 @@ class Watcher:
     def _try(self, handler: Callable[..., None], *arguments: int) -> None:
         try:
             handler(*arguments)
-        except OSError:  # of a connection that is gone by now; none may end the process
+        except OSError:  # the connection is gone by now; that must not end the process
             pass
-        except Exception as error:  # the reports must still be read, or ZeroMQ would wait for ever
+        except Exception as error:  # events must still be read, or ZeroMQ would block for ever
             self.error = self.error or error

@@ -1,14 +1,17 @@
-"""ZeroMQ between neighbours: one listening socket an agent, one outgoing connection a neighbour, CURVE on both.
+"""The transport over ZeroMQ: an agent has one listener, and one outgoing connection to each neighbour.
 
-Only the keys of neighbours complete the handshake; a message's sender is the agent whose key it came with, whatever
-the message says. A message has one part. Queues, connections and what waits for a message's end are bounded, so that a
-flood costs little; what does not fit is dropped, for the protocol asks again. A thread of its own follows connections
-as they come and go, however long the local arithmetic takes. Nothing is expected over an outgoing connection, so that
-next to nothing is taken from it.
+Links are encrypted and authenticated by CurveZMQ (Hintjens 2013, ZeroMQ RFC 26/CURVEZMQ), on the elliptic curve of
+Bernstein 2006, "Curve25519: new Diffie-Hellman speed records". The listener's allow-list holds the keys of the
+neighbours: nobody else completes the handshake. The sender of a message is the agent whose key its connection has
+proved, whatever the message claims.
+
+A message has one part. Queues, connections and incomplete messages are bounded, so that a flood costs little; what does
+not fit is dropped, and the protocol requests it again. A thread of its own follows connections as they come and go,
+however long the local arithmetic takes. Messages arrive over the listener only; an outgoing connection that brings
+more than a handshake is closed.
 """
 
 import contextlib
-import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,67 +19,56 @@ from functools import partial
 from typing import Any
 
 import zmq
-import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
 
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import BACK, Connections
-from gossamer.peers.network.monitor import Watcher
+from gossamer.peers.network.connections import REPLY_BYTES, Connections
+from gossamer.peers.network.monitor import ConnectionMonitor
 
-SEALED = 256  # bytes that encryption may add to a part
-QUEUE = 64  # messages that wait for a neighbour
-UNREAD = 16  # messages of a neighbour that wait to be read; the others wait where they come from
-COPIED = 1 << 16  # bytes from which on a message is sent from where it lies
-NOW = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every message
-KERNEL = 1 << 23  # bytes that may wait in the kernel, not yet seen by ZeroMQ
-DOMAIN = b"gossamer"  # ZeroMQ asks who may come in; with a domain it lets nobody in when there is no answer
-AGAIN = 1.0  # seconds after which a connection is made again that ZeroMQ has given up
+MESSAGE_MARGIN = 256  # bytes that a message may exceed its limit by, for encryption
+SEND_QUEUE = 64  # messages to a neighbour that wait to be sent
+RECEIVE_QUEUE = 16  # messages of a neighbour that wait to be read; more cause back-pressure
+ZERO_COPY_BYTES = 1 << 16  # from which on a message is sent without a copy
+_NOBLOCK = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every message
+KERNEL_BUFFER = 1 << 23  # bytes that the kernel may hold of a connection, not yet read by ZeroMQ
+AUTH_DOMAIN = b"gossamer"  # of ZeroMQ's authentication: with a domain, nobody is let in when it does not answer
+RECONNECT_AFTER = 1.0  # seconds after which a connection that ZeroMQ has given up is made again
 # The kernel finds lost connections: ZeroMQ's own heartbeats abort the process when one is reset that it does not read
 # from at that moment (github.com/zeromq/libzmq/issues/4364), which a neighbour can bring about.
-ALIVE = (
+KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),
     (zmq.TCP_KEEPALIVE_IDLE, 2),
     (zmq.TCP_KEEPALIVE_INTVL, 2),
     (zmq.TCP_KEEPALIVE_CNT, 4),
     (zmq.TCP_MAXRT, 10_000),
 )
-FAILED: dict[int, str] = {
+HANDSHAKE_FAILURES: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "a key that is no neighbour's",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
 }
-INCOMING = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILED)
+INCOMING = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
 OUTGOING = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
-Refused = Callable[[int | str, str, str], None]  # an agent or an address, the reason, and a detail
+OnRefused = Callable[[int | str, str, str], None]  # takes an agent or an address, the reason, and a detail
 
 
-def new_keys() -> tuple[str, str]:
-    """A public and a secret key, Z85."""
+def make_curve_keys() -> tuple[str, str]:
+    """A public and a secret CURVE key (Z85)."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
 
 
-def check_key(key: object, where: str) -> str:
-    """A public key as it is, or an error that says where it stood."""
-    try:
-        if isinstance(key, str) and len(z85.decode(key.encode())) == 32:
-            return key
-    except (ValueError, KeyError, struct.error):
-        pass
-    raise GossamerError(f"{where}: {key!r} is not a public key of 40 characters, as gossamer keys prints it")
-
-
-def public_of(secret: str) -> str:
-    """The public key that belongs to a secret one."""
+def derive_public_key(secret: str) -> str:
+    """The CURVE public key of a secret key."""
     try:
         return zmq.curve_public(secret.encode()).decode()
     except (ValueError, zmq.ZMQError) as error:
         raise GossamerError(f"this is not a secret key: {error}; make one with gossamer keys") from None
 
 
-class _Guests:
-    """Who may complete the handshake."""
+class _AllowList:
+    """Keys that may complete the handshake, as ZeroMQ's authenticator asks for them."""
 
     def __init__(self, keys: Mapping[str, int]) -> None:
         self.keys = keys
@@ -95,10 +87,10 @@ class Sockets:
         neighbours: Mapping[int, Contact],
         secret: str | None,
         largest: int,
-        on_refused: Refused = lambda sender, reason, detail: None,
+        on_refused: OnRefused = lambda sender, reason, detail: None,
     ) -> None:
-        """`largest` is the size in bytes of the largest message that may arrive; without a secret key the network
-        is trusted, and anyone on it can pretend to be anyone. `on_refused` is called from two threads."""
+        """`largest` is the size in bytes of the largest message that may arrive. Without a secret key the network is
+        trusted, and anyone on it can claim to be any agent. `on_refused` is called from two threads."""
         self.bytes_in: Counter[int] = Counter()
         self.bytes_out: Counter[int] = Counter()
         self.dropped = 0
@@ -108,41 +100,41 @@ class Sockets:
         self._senders = {contact.key: z for z, contact in neighbours.items() if contact.key is not None}
         self._secret = secret
         self._authenticator = None
-        self._to: dict[int, Any] = {}
+        self._outgoing: dict[int, Any] = {}
         self._addresses = {z: contact.address for z, contact in neighbours.items()}
         self._port = int(address.rpartition(":")[2])
-        self._looked = time.monotonic()
-        self._failed = ""  # why the handshake of the connection failed that is closed next
-        self._given_up: dict[int, float] = {}  # since when a neighbour has no connection that ZeroMQ cares for
-        self._lost: set[int] = set()  # neighbours to be connected again
+        self._enforced_at = time.monotonic()
+        self._handshake_failure = ""  # of the connection that is closed next
+        self._broken_since: dict[int, float] = {}  # neighbours without a connection that ZeroMQ maintains
+        self._to_reconnect: set[int] = set()
         if secret is not None:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
-            self._authenticator.configure_curve_callback(DOMAIN.decode(), _Guests(self._senders))
-        self._listening = self._socket(zmq.ROUTER)
-        self._listening.setsockopt(zmq.RCVHWM, UNREAD)
-        self._listening.setsockopt(zmq.MAXMSGSIZE, largest + SEALED)
+            self._authenticator.configure_curve_callback(AUTH_DOMAIN.decode(), _AllowList(self._senders))
+        self._listener = self._socket(zmq.ROUTER)
+        self._listener.setsockopt(zmq.RCVHWM, RECEIVE_QUEUE)
+        self._listener.setsockopt(zmq.MAXMSGSIZE, largest + MESSAGE_MARGIN)
         if secret is not None:
-            self._listening.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
-            self._listening.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-            self._listening.curve_server = True
-            self._listening.curve_secretkey = secret.encode()
+            self._listener.setsockopt(zmq.ZAP_DOMAIN, AUTH_DOMAIN)
+            self._listener.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+            self._listener.curve_server = True
+            self._listener.curve_secretkey = secret.encode()
         else:
-            self._listening.setsockopt(zmq.ROUTER_HANDOVER, 1)  # names are claimed: one that comes again is the same
+            self._listener.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a routing id that comes again is the same agent's
         self._poller = zmq.Poller()
-        self._poller.register(self._listening, zmq.POLLIN)
-        share = (UNREAD + 1) * (largest + SEALED) + KERNEL
-        self._connections = Connections(share, len(neighbours), secret is not None, self._on_shut)
-        self._watcher = Watcher(self._context, self._look)
-        self._watcher.follow(self._listening, INCOMING, self._on_incoming)
+        self._poller.register(self._listener, zmq.POLLIN)
+        max_held = (RECEIVE_QUEUE + 1) * (largest + MESSAGE_MARGIN) + KERNEL_BUFFER
+        self._connections = Connections(max_held, len(neighbours), secret is not None, self._on_shutdown)
+        self._monitor = ConnectionMonitor(self._context, self._enforce_limits)
+        self._monitor.follow(self._listener, INCOMING, self._on_incoming)
         try:
             for z, contact in neighbours.items():
-                self._to[z] = self._outgoing(agent, contact)
-                self._watcher.follow(self._to[z], OUTGOING, partial(self._on_outgoing, z))
-            self._watcher.start()
-            self._listening.bind(f"tcp://{address}")
+                self._outgoing[z] = self._make_outgoing(agent, contact)
+                self._monitor.follow(self._outgoing[z], OUTGOING, partial(self._on_outgoing, z))
+            self._monitor.start()
+            self._listener.bind(f"tcp://{address}")
             for z in neighbours:
-                self._to[z].connect(f"tcp://{self._addresses[z]}")
+                self._outgoing[z].connect(f"tcp://{self._addresses[z]}")
         except zmq.ZMQError as error:
             self.close()
             raise GossamerError(
@@ -153,32 +145,32 @@ class Sockets:
             raise
 
     def send(self, neighbour: int, message: bytes) -> None:
-        """Hand a message over, or drop it if too many wait already."""
+        """Queue a message, or drop it if the queue is full."""
         try:
-            self._to[neighbour].send(message, NOW, copy=len(message) < COPIED)
+            self._outgoing[neighbour].send(message, _NOBLOCK, copy=len(message) < ZERO_COPY_BYTES)
         except zmq.Again:
             self.dropped += 1
             return
         self.bytes_out[neighbour] += len(message)
 
     def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
-        """What has arrived, waiting at most so long for a first message."""
-        if self._watcher.error is not None:
-            raise self._watcher.error
-        while self._lost:
-            self._connect_again(self._lost.pop())
+        """Messages that have arrived, by sender; wait at most so long for a first one."""
+        if self._monitor.error is not None:
+            raise self._monitor.error
+        while self._to_reconnect:
+            self._reconnect(self._to_reconnect.pop())
         arrived: list[tuple[int, memoryview]] = []
         if self._poller.poll(max(0, int(1000 * seconds))):
-            for _ in range(QUEUE):
+            for _ in range(SEND_QUEUE):
                 try:
-                    name = self._listening.recv(NOW)
+                    name = self._listener.recv(_NOBLOCK)
                 except zmq.Again:
                     break
                 frame, sizes = self._read()
                 sender = self._sender(name, frame)
                 if sender is None:
                     continue
-                self._connections.handed_over(frame.get(zmq.SRCFD), sender, sizes)
+                self._connections.on_delivered(frame.get(zmq.SRCFD), sender, sizes)
                 self.bytes_in[sender] += sum(sizes)
                 if len(sizes) == 1:
                     arrived.append((sender, frame.buffer))
@@ -187,66 +179,66 @@ class Sockets:
         return arrived
 
     def close(self) -> None:
-        self._watcher.stop()
+        self._monitor.stop()
         self._connections.close()
-        for socket in (self._listening, *self._to.values()):
+        for socket in (self._listener, *self._outgoing.values()):
             socket.close(linger=500)
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
 
     def _read(self) -> tuple[Any, list[int]]:
-        """A message's last part, and the sizes of all; it should have one, and others are not kept."""
+        """The last part of a message, and the sizes of all its parts; it should have one, and others are dropped."""
         sizes = []
         while True:
-            frame = self._listening.recv(copy=False)
+            frame = self._listener.recv(copy=False)
             sizes.append(len(frame))
             if not frame.more:
                 return frame, sizes
 
     def _on_incoming(self, kind: int, number: int) -> None:
         if kind == zmq.EVENT_LISTENING:
-            self._connections.listening(number)
+            self._connections.on_listening(number)
         elif kind == zmq.EVENT_ACCEPTED:
-            self._connections.accepted(number, self._port)
-        elif kind in FAILED:
-            self._failed = FAILED[kind]
+            self._connections.on_accepted(number, self._port)
+        elif kind in HANDSHAKE_FAILURES:
+            self._handshake_failure = HANDSHAKE_FAILURES[kind]
         elif kind == zmq.EVENT_DISCONNECTED:
-            found = self._connections.closed(number)
-            if found is not None and (self._failed or not found[1]):
-                self._refuse(found[0], "handshake", self._failed or "not a message before it left")
-            self._failed = ""
+            found = self._connections.on_closed(number)
+            if found is not None and (self._handshake_failure or not found[1]):
+                self._refuse(found[0], "handshake", self._handshake_failure or "not a message before it left")
+            self._handshake_failure = ""
 
     def _on_outgoing(self, neighbour: int, kind: int, number: int) -> None:
         if kind == zmq.EVENT_DISCONNECTED:
-            self._connections.disconnected(neighbour)
-            self._given_up[neighbour] = time.monotonic()
+            self._connections.on_disconnected(neighbour)
+            self._broken_since[neighbour] = time.monotonic()
         else:
-            self._given_up.pop(neighbour, None)
+            self._broken_since.pop(neighbour, None)
         if kind == zmq.EVENT_CONNECTED:
             port = int(self._addresses[neighbour].rpartition(":")[2])
-            self._connections.connected(neighbour, number, port)
+            self._connections.on_connected(neighbour, number, port)
 
-    def _look(self) -> None:
+    def _enforce_limits(self) -> None:
         now = time.monotonic()
-        elapsed, self._looked = now - self._looked, now
-        for neighbour in self._connections.look(elapsed):
-            self._given_up.setdefault(neighbour, now)
-        for neighbour, since in list(self._given_up.items()):
-            if now > since + AGAIN:
-                del self._given_up[neighbour]
-                self._lost.add(neighbour)
+        elapsed, self._enforced_at = now - self._enforced_at, now
+        for neighbour in self._connections.enforce_limits(elapsed):
+            self._broken_since.setdefault(neighbour, now)
+        for neighbour, since in list(self._broken_since.items()):
+            if now > since + RECONNECT_AFTER:
+                del self._broken_since[neighbour]
+                self._to_reconnect.add(neighbour)
                 self._refuse(self._addresses[neighbour], "handshake", "no neighbour answers at a neighbour's address")
 
-    def _on_shut(self, address: str, why: str) -> None:
+    def _on_shutdown(self, address: str, why: str) -> None:
         self._refuse(address, "flood", why)
 
-    def _connect_again(self, neighbour: int) -> None:
-        """ZeroMQ does not, once the other end has spoken what is not its protocol or was no neighbour."""
-        self._connections.disconnected(neighbour)
+    def _reconnect(self, neighbour: int) -> None:
+        """Connect again, as ZeroMQ does not do once the other end failed the handshake."""
+        self._connections.on_disconnected(neighbour)
         with contextlib.suppress(zmq.ZMQError):  # it may have forgotten the endpoint
-            self._to[neighbour].disconnect(f"tcp://{self._addresses[neighbour]}")
-        self._to[neighbour].connect(f"tcp://{self._addresses[neighbour]}")
+            self._outgoing[neighbour].disconnect(f"tcp://{self._addresses[neighbour]}")
+        self._outgoing[neighbour].connect(f"tcp://{self._addresses[neighbour]}")
 
     def _refuse(self, sender: int | str, reason: str, detail: str) -> None:
         self.refused[reason] += 1
@@ -255,21 +247,21 @@ class Sockets:
     def _sender(self, claimed: bytes, frame: Any) -> int | None:
         if self._secret is not None:
             return self._senders.get(frame.get("User-Id"))
-        if claimed.isdigit() and len(claimed) < 10 and int(claimed) in self._to:
+        if claimed.isdigit() and len(claimed) < 10 and int(claimed) in self._outgoing:
             return int(claimed)
         self._refuse(frame.get("Peer-Address"), "sender", repr(claimed)[:40])
         return None
 
-    def _outgoing(self, agent: int, contact: Contact) -> Any:
+    def _make_outgoing(self, agent: int, contact: Contact) -> Any:
         if self._secret is not None and contact.key is None:
             raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
         socket = self._socket(zmq.DEALER)
         socket.setsockopt(zmq.RCVHWM, 1)  # nothing is ever read from it
-        socket.setsockopt(zmq.LINGER, 0)  # what waits for a connection that is given up would wait for ever
-        socket.setsockopt(zmq.MAXMSGSIZE, BACK)
+        socket.setsockopt(zmq.LINGER, 0)  # messages to a connection that is given up would wait for ever
+        socket.setsockopt(zmq.MAXMSGSIZE, REPLY_BYTES)
         if self._secret is not None and contact.key is not None:
             socket.curve_secretkey = self._secret.encode()
-            socket.curve_publickey = public_of(self._secret).encode()
+            socket.curve_publickey = derive_public_key(self._secret).encode()
             socket.curve_serverkey = contact.key.encode()
         else:
             socket.setsockopt(zmq.ROUTING_ID, str(agent).encode())
@@ -278,12 +270,12 @@ class Sockets:
     def _socket(self, kind: int) -> Any:
         socket = self._context.socket(kind)
         for option, value in (
-            (zmq.SNDHWM, QUEUE),
+            (zmq.SNDHWM, SEND_QUEUE),
             (zmq.RECONNECT_IVL, 50),
             (zmq.RECONNECT_IVL_MAX, 1000),
             (zmq.HANDSHAKE_IVL, 10000),
             (zmq.IPV6, 1),
-            *ALIVE,
+            *KEEPALIVE,
         ):
             socket.setsockopt(option, value)
         return socket

@@ -1,6 +1,6 @@
-"""What a peer asks of a network: messages between neighbours, each whole with its true sender, or not at all.
+"""Interface of a transport: messages between neighbours, each complete and with its true sender, or not at all.
 
-Messages may be lost, and a link keeps their order while its connection lasts. `sockets` is the one over ZeroMQ.
+Messages may be lost; a link keeps their order while its connection lasts. `sockets` is the transport over ZeroMQ.
 """
 
 from collections import Counter
@@ -12,25 +12,25 @@ class Transport(Protocol):
 
     @property
     def bytes_in(self) -> Counter[int]:
-        """What has arrived, by neighbour."""
+        """Bytes received, by neighbour."""
 
     @property
     def bytes_out(self) -> Counter[int]:
-        """What was taken to be sent, by neighbour; what was dropped at once is not counted."""
+        """Bytes queued to be sent, by neighbour; without dropped messages."""
 
     @property
     def refused(self) -> Counter[str]:
-        """What was kept out before it was a message: "handshake" of who is no neighbour, for one."""
+        """Connections and messages refused by the transport, by reason: "handshake", for one."""
 
     @property
     def dropped(self) -> int:
-        """Messages that too many others waited before."""
+        """Messages dropped because the queue was full."""
 
     def send(self, neighbour: int, message: bytes) -> None:
-        """Hand a message over, or drop it if too many wait already; never wait."""
+        """Queue a message, or drop it if the queue is full; never block."""
 
     def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
-        """What has arrived and from whom, waiting at most so long for a first message."""
+        """Return messages with their senders; wait at most so long for a first one."""
 
     def close(self) -> None:
-        """Leave, whatever has not been read; once more does nothing."""
+        """Close all connections, whatever has not been read; a second call does nothing."""

@@ -2,11 +2,11 @@
 
 The code is organised as follows:
     member       one agent's side of the protocol
-    config       parameters of an agent in the protocol, and what survives a crash
+    config       parameters of an agent in the protocol, and the interface of its persistent state
     exchanges    exchanges of one agent in one epoch
-    resending    frames kept to be sent again
-    facts        signed facts about agents
-    signatures   Ed25519 signatures of agents
+    resending    retransmission and its rate limits
+    statements   signed statements of agents about themselves
+    signatures   Ed25519 signatures
     magnitudes   bounds on the numbers that agents send
     wire         the wire format
 """

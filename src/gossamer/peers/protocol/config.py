@@ -1,4 +1,4 @@
-"""Where an agent stands in the network, and what of it survives a crash."""
+"""Parameters of one agent in the protocol, and the interface of its persistent state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,33 +7,43 @@ from typing import Protocol
 import torch
 
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
+from gossamer.peers.shards.membership import Membership
 
 
-class Store(Protocol):
-    """What survives a crash."""
+class RecoveryStore(Protocol):
+    """Persistent state of an agent: it survives a crash, and is written before any message refers to it."""
 
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Return the number of the last epoch that the agent has opened; 0 before the first."""
+
     def set_epoch(self, epoch: int) -> None: ...
-    def steps(self) -> Sequence[int]: ...
-    def discard(self, diverged: int, begun: int) -> None: ...
-    def is_done(self) -> bool: ...
+
+    def steps(self) -> Sequence[int]:
+        """Return the steps that the agent can restore, ascending; step 0 is always among them."""
+
+    def discard(self, diverged: int, start: int) -> None:
+        """Remove checkpoints that may have led to the divergence at a step of a training that began at `start`."""
+
+    def is_done(self) -> bool:
+        """Return whether the agent's result is on disk."""
+
     def set_done(self) -> None: ...
-    def all_done(self) -> Sequence[bytes]: ...
-    def set_all_done(self, facts: Sequence[bytes]) -> None: ...
+
+    def all_done(self) -> Sequence[bytes]:
+        """Return the signed statements of all agents that they are done, if they were stored."""
+
+    def set_all_done(self, statements: Sequence[bytes]) -> None: ...
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an agent stands in the network."""
+class ProtocolConfig:
+    """Parameters of one agent in the protocol."""
 
-    agent: int
-    num_agents: int
-    neighbours: tuple[int, ...]
-    run: str  # the id of the run, the same for all
+    membership: Membership
     dtype: torch.dtype
     steps: int  # of the run
     keep: int  # checkpoints of an agent, at most
-    life: int  # a number that no earlier start of this agent had
-    lead: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
-    sealed: bool = False  # whether the links are encrypted, so that no byte changes on the way
+    incarnation: int  # a number that no earlier start of this agent had
+    max_step_gap: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
+    encrypted: bool = False  # encrypted links authenticate every byte, so that frames need no checksum
     signatures: Signatures = UNSIGNED

@@ -1,11 +1,13 @@
-"""The exchanges of one agent in one epoch: which is next, what has arrived for it, and what is kept to be sent again.
+"""Exchanges of one agent in one epoch: which one is current, what has arrived for it, and what may be sent again.
 
-Every exchange of Algorithm 1 has a position (step, slot), the same for all agents. What a frame's header announces is
-held against the plan; its numbers are looked at last, and against the bounds of magnitudes.py when their turn comes.
+Every exchange of Algorithm 1 has a position (step, number within the step), the same for all agents. The header of a
+frame is checked against the plan first, its numbers last, against the bounds of magnitudes.py once it is their turn.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,40 +17,60 @@ from gossamer.agents.exchange import join_parts
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.generators import Returned, advance
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.config import Place
-from gossamer.peers.protocol.magnitudes import Magnitudes
-from gossamer.peers.protocol.resending import Kept
-from gossamer.peers.protocol.wire import START, Announced, Bytes, Frame, Position, RefusedError
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.magnitudes import MagnitudeBounds
+from gossamer.peers.protocol.resending import ResendBuffer
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, Buffer, Frame, FrameHeader, Position, RefusedError
 
-Planned = tuple[str, int, Outbox]  # "train" or "full", the step, and the exchange
-Program = Generator[Planned, Inbox, None]  # a training run from some step on; its result is on the disk when it ends
-Shapes = Mapping[int, tuple[int, ...]]  # by sender, what an exchange expects
-Slot = tuple[str, str, int, torch.dtype | None, Shapes]  # plan, phase, index, type of numbers, shapes by sender
-Schedule = Callable[[Position], Slot | None]  # what a position expects; None where there is no such position
-Arrived = tuple[Tensor, float]  # rows, and the magnitude of their largest number
-SUSPICIOUS = 1e6  # a number that is mentioned when a run diverges
+SUSPICIOUS = 1e6  # a received number that is reported when a run diverges
 
 
-class Exchanges:
-    """What an agent's program exchanges with its neighbours, once it has begun."""
+class PlannedExchange(NamedTuple):
+    """An exchange with the plan ("train", "full" or "site") and the step that it belongs to."""
+
+    plan: str
+    step: int
+    outbox: Outbox
+
+
+Program = Generator[PlannedExchange, Inbox, None]  # a training run from some step on; its result is then on disk
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMessages:
+    """The messages that an agent expects in one exchange."""
+
+    plan: str
+    phase: str
+    index: int
+    dtype: torch.dtype | None  # None: the run's
+    shapes: Mapping[int, tuple[int, ...]]  # by sender
+
+
+Expectations = Callable[[Position], ExpectedMessages | None]  # None where a run has no such position
+
+
+class EpochExchanges:
+    """State of an agent's program and of its messages in one epoch, once the program has begun."""
 
     def __init__(
         self,
-        place: Place,
+        config: ProtocolConfig,
         epoch: int,
-        schedule: Schedule,
+        expectations: Expectations,
         send: Callable[[int, bytes], None],
         on_refused: Callable[[int, RefusedError], None],
         sent_bytes: Counter[str],
     ) -> None:
-        self._place, self._epoch, self._schedule, self._send = place, epoch, schedule, send
+        self._config, self._epoch, self._expectations, self._send = config, epoch, expectations, send
         self._on_refused, self._sent_bytes = on_refused, sent_bytes
         self._program: Program | None = None
         self.position: Position = (0, 0)
-        self.begun = 0  # the step that the program began at
-        self.inbox: dict[Position, dict[int, Arrived]] = {}
-        self.kept, self._magnitudes = Kept(place.neighbours), Magnitudes()
-        self._impossible: dict[int, tuple[Position, RefusedError]] = {}  # the last such message of each neighbour
+        self.start = 0  # the step that the program began at
+        self.inbox: dict[Position, dict[int, tuple[Tensor, float]]] = {}  # rows and their largest magnitude, by sender
+        self.resend_buffer = ResendBuffer(config.membership.neighbours)
+        self._bounds = MagnitudeBounds()
+        self._violations: dict[int, tuple[Position, RefusedError]] = {}  # the last one of each neighbour
 
     @property
     def running(self) -> bool:
@@ -56,71 +78,70 @@ class Exchanges:
 
     @property
     def waiting_for(self) -> tuple[int, ...]:
-        """The neighbours whose messages of this exchange have not come."""
+        """The neighbours whose messages of the current exchange have not arrived."""
         if self._program is None:
             return ()
         arrived = self.inbox.get(self.position, {})
         return tuple(link.sender for link in self.current.expected if link.sender not in arrived)
 
     def begin(self, program: Program, step: int) -> bool:
-        """Start a program that begins at a step; tells whether it has ended."""
-        self._program, self.position, self.begun = program, (step, -1), step
-        return self._advance(None)
+        """Start a program at a step, and return whether it has ended."""
+        self._program, self.position, self.start = program, (step, -1), step
+        return self._resume(None)
 
-    def take(self, frame: Announced, whole: Bytes) -> None:
-        """Put a neighbour's message where it belongs. First what the header announces is held against the plan."""
-        if frame.position < self.position:
+    def accept(self, header: FrameHeader, message: Buffer) -> None:
+        """Store a neighbour's frame for its exchange, or refuse it."""
+        if header.position < self.position:
             raise RefusedError("old", "position")
-        planned = self._schedule(frame.position)
-        if planned is None:
+        expected = self._expectations(header.position)
+        if expected is None:
             raise RefusedError("unplanned", "position")
-        plan, phase, index, dtype, shapes = planned
-        if (frame.plan, frame.phase, frame.index, frame.dtype) != (plan, phase, index, dtype or self._place.dtype):
+        planned = expected.plan, expected.phase, expected.index, expected.dtype or self._config.dtype
+        if (header.plan, header.phase, header.index, header.dtype) != planned:
             raise RefusedError("unplanned", "phase or type")
-        if shapes.get(frame.sender) != frame.shape:
+        if expected.shapes.get(header.sender) != header.shape:
             raise RefusedError("unplanned", "shape")
-        if frame.position[0] > self.position[0] + self._place.lead:
+        if header.position[0] > self.position[0] + self._config.max_step_gap:
             raise RefusedError("early", "position")  # bounds what is held for later
-        arrived = self.inbox.setdefault(frame.position, {})
-        if frame.sender in arrived:
+        arrived = self.inbox.setdefault(header.position, {})
+        if header.sender in arrived:
             raise RefusedError("duplicate")
         try:
-            arrived[frame.sender] = wire.payload(frame, whole, self._place.sealed)
+            arrived[header.sender] = wire.read_payload(header, message, self._config.encrypted)
         except RefusedError as refused:
             if refused.reason == "not finite":
-                self._impossible[frame.sender] = frame.position, refused
+                self._violations[header.sender] = header.position, refused
             raise
 
-    def ready(self) -> Inbox | None:
-        """The messages of this exchange if all have arrived; those with numbers that no honest agent sends are
-        refused."""
+    def complete_inbox(self) -> Inbox | None:
+        """The messages of the current exchange if all have arrived. Those beyond the bounds are refused first."""
         if self._program is None:
             return None
         arrived, exchange = self.inbox.get(self.position, {}), self.current
         for sender, (rows, size) in list(arrived.items()) if exchange.phase is not Phase.PLANNING else ():
             try:
-                self._magnitudes.check(exchange, sender, exchange.largest(rows) if exchange.largest else size)
+                self._bounds.check_incoming(exchange, sender, exchange.largest(rows) if exchange.largest else size)
             except RefusedError as refused:
                 del arrived[sender]
-                self._impossible[sender] = self.position, refused
+                self._violations[sender] = self.position, refused
                 self._on_refused(sender, refused)
         if len(arrived) < len(exchange.expected):  # only messages of the plan are held
             return None
         return {link: arrived[link.sender][0] for link in exchange.expected}
 
     def advance(self, inbox: Inbox) -> bool:
-        """To the next exchange, whose messages go out at once, or to the end: tells whether the program has ended."""
+        """Go to the next exchange, whose messages are sent at once, or to the end; return whether it has ended."""
         self.inbox.pop(self.position, None)
         for link in inbox:
-            self.kept.release(link.sender, self.position[0])  # the neighbour has left earlier steps
-        return self._advance(inbox)
+            self.resend_buffer.release(link.sender, self.position[0])  # the neighbour has left earlier steps
+        return self._resume(inbox)
 
-    def impossible(self, sender: int) -> RefusedError | None:
-        """The last refusal of this exchange's message from a neighbour, if no honest agent would have sent it."""
-        position, refused = self._impossible.get(sender, (None, None))
+    def find_violation(self, sender: int) -> RefusedError | None:
+        """The last refusal of a neighbour's message of the current exchange, if no honest agent would have sent it."""
+        position, refused = self._violations.get(sender, (None, None))
         return refused if position == self.position else None
 
-    def _advance(self, inbox: Inbox | None) -> bool:
+    def _resume(self, inbox: Inbox | None) -> bool:
         program, before = self._program, self.position
         assert program is not None
         reached = advance(program, inbox)
@@ -132,27 +153,30 @@ class Exchanges:
         encoded: dict[int, tuple[bytes, float]] = {}  # neighbours that are sent the same share one encoding
         for link, message in self.current.messages.items():
             if id(message) not in encoded:
-                encoded[id(message)] = self._encoded(plan, join_parts(message))
-            out, size = encoded[id(message)]
+                encoded[id(message)] = self._encode(plan, join_parts(message))
+            frame, size = encoded[id(message)]
             if self.current.phase is not Phase.PLANNING:
-                self._magnitudes.check_own(self.current, link.receiver, size)
-            self.kept.add(link.receiver, self.position, out)
-            self._send(link.receiver, out)
-            self._sent_bytes[str(self.current.phase)] += len(out) - START
+                self._bounds.check_outgoing(self.current, link.receiver, size)
+            self.resend_buffer.add(link.receiver, self.position, frame)
+            self._send(link.receiver, frame)
+            self._sent_bytes[str(self.current.phase)] += len(frame) - PAYLOAD_OFFSET
         return False
 
-    def _encoded(self, plan: str, rows: Tensor) -> tuple[bytes, float]:
-        exchange, place = self.current, self._place
-        what = str(exchange.phase), exchange.index
-        frame = Frame(place.agent, self._epoch, self.position, plan, *what, rows)
-        size = exchange.largest(rows) if exchange.largest else wire.largest(rows)
-        return wire.encode(frame, place.run, place.sealed), size
+    def _encode(self, plan: str, rows: Tensor) -> tuple[bytes, float]:
+        """A frame of the current exchange, and the largest magnitude of its numbers."""
+        exchange, membership = self.current, self._config.membership
+        phase, index = str(exchange.phase), exchange.index
+        frame = Frame(membership.agent, self._epoch, self.position, plan, phase, index, rows)
+        size = exchange.largest(rows) if exchange.largest else wire.max_magnitude(rows)
+        return wire.encode(frame, membership.run, self._config.encrypted), size
 
-    def explain(self, diverged: DivergedError) -> GossamerError:
-        """Why a run ends, with the largest number that arrived, if that is large: a neighbour may be the cause."""
-        size, sender, phase = self._magnitudes.greatest
-        told = f"; the largest number that it was sent, {size:.0e}, came from agent {sender} ({phase})"
+    def describe_divergence(self, diverged: DivergedError) -> GossamerError:
+        """The error that ends a diverged run. It names the sender of the largest number that arrived, if that is
+        suspicious: a neighbour may be the cause."""
+        agent = self._config.membership.agent
+        size, sender, phase = self._bounds.greatest
+        cause = f"; the largest number that it was sent, {size:.0e}, came from agent {sender} ({phase})"
         return GossamerError(
-            f"agent {self._place.agent} has {diverged.found} at step {self.position[0]}: the run has diverged; cut the "
-            f"shards again with a smaller --step-size, or scale features and targets{told if size > SUSPICIOUS else ''}"
+            f"agent {agent} has {diverged.found} at step {self.position[0]}: the run has diverged; cut the shards "
+            f"again with a smaller --step-size, or scale features and targets{cause if size > SUSPICIOUS else ''}"
         )

@@ -1,21 +1,28 @@
-"""One agent's side of the protocol between neighbours, without I/O or a clock: bytes in, bytes out, time given.
+"""One agent's side of the protocol between neighbours: a state machine without I/O or a clock.
 
-Training. Every exchange of Algorithm 1 has a position (step, slot), the same for all agents. A frame goes out when its
-exchange begins and is kept until the neighbour has shown that it has left the step; a neighbour that misses one says in
-its status what it waits for and is sent it again. So a lost message costs time only.
+It is fed the messages that arrive and the time, and it calls `send`. There is no coordinator: agents talk to their
+neighbours only, and what all must know spreads by gossip.
 
-Epochs. An agent that starts has lost what it had received, so it opens a new epoch: all agents stop, tell which steps
-they can restore, pass on what they are told, and when an agent knows the answer of all m, it goes back to the latest
-step that everyone can restore. A message of another epoch is told by its number. A first start, a restart of one agent
-and of all are this one rule.
+Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
+agents. A frame is sent when its exchange begins and is held in the resend buffer until the neighbour's own messages
+show that it has left the step; there are no acknowledgements. An agent that waits for a frame sends its neighbour a
+status with the position that it waits in, and is sent the frame again. So a lost message costs time and nothing else;
+a duplicate is refused.
 
-The end. An agent is done when its result is on its disk, whatever the epoch; that all are done is passed on like the
-steps. Who knows it leaves as soon as its neighbours know it too, or after a while without them.
+Epochs and rollback. An agent that starts has lost the messages it had received, so it opens a new epoch, with a number
+that it stores before anyone sees it. All agents that learn of the epoch stop training and state, signed, which steps
+they can restore from checkpoints. These statements spread in statuses; an agent that has those of all m agents rolls
+back to the latest step that everyone can restore and trains from there. All choose the same step, because all choose
+from the same statements. Frames of another epoch are refused by their number. A first start, a restart of one agent
+and a restart of all are this one rule.
 
-Trust. Of another agent only what it has signed itself is believed (facts.py), and numbers only within bounds that every
-honest agent keeps (magnitudes.py). How often something is sent again does not depend on how often it is asked for
-(kept.py). A run goes on from a state that was within the bounds: a diverged one is not kept, and the checkpoint before
-it, which may have led there, is given up.
+The end. An agent is done when its result is on disk, in whatever epoch; signed statements of that spread likewise. An
+agent that knows that all are done leaves as soon as its neighbours know it too, or after DEPARTURE_TIMEOUT.
+
+Faulty and hostile neighbours. Of another agent only its own signed statements are used (statements.py), and numbers
+only within bounds that every honest agent keeps (magnitudes.py). Retransmissions, replies and new epochs are rate
+limited (resending.py). A diverged state is never saved, and the checkpoint before it, which may have led there, is
+removed.
 """
 
 from collections import Counter
@@ -24,17 +31,17 @@ from functools import partial
 
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.config import Place, Store
-from gossamer.peers.protocol.exchanges import Exchanges, Program, Schedule
-from gossamer.peers.protocol.facts import Fact, Facts, Heard, largest_facts
-from gossamer.peers.protocol.resending import ANSWERS, Allowance
-from gossamer.peers.protocol.wire import Announced, Bytes, Position, RefusedError, Status
+from gossamer.peers.protocol.config import ProtocolConfig, RecoveryStore
+from gossamer.peers.protocol.exchanges import EpochExchanges, Expectations, Program
+from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
+from gossamer.peers.protocol.statements import Statement, StatementTable, VerifiedStatements, max_status_bytes
+from gossamer.peers.protocol.wire import Buffer, FrameHeader, Position, RefusedError, Status
 
-PATIENCE = (1.0, 10.0)  # seconds to wait before asking again: the least, and the most; TCP seldom loses anything
-GRACE = 30.0  # seconds that an agent stays for neighbours that have not said that they know that all are done
-SILENCE = 120.0  # seconds after which an agent that is done leaves if it hears of nobody
-LEAP = 1 << 20  # epochs that one message can skip
-ASKS = 8  # times that a message is asked for after one that was impossible, before the sender is given up
+MIN_TIMEOUT, MAX_TIMEOUT = 1.0, 10.0  # seconds without a message before a status is sent; TCP seldom loses anything
+DEPARTURE_TIMEOUT = 30.0  # seconds that an agent stays for neighbours that may not know that all are done
+ISOLATION_TIMEOUT = 120.0  # seconds without any message after which an agent that is done leaves
+MAX_EPOCH_JUMP = 1 << 20  # epochs that one message can skip
+MAX_REQUESTS = 8  # for a message that violated the bounds, before the run ends
 
 
 class Member:
@@ -42,81 +49,93 @@ class Member:
 
     def __init__(
         self,
-        place: Place,
-        store: Store,
+        config: ProtocolConfig,
+        store: RecoveryStore,
         begin: Callable[[int], Program],
-        schedule: Schedule,
+        expectations: Expectations,
         send: Callable[[int, bytes], None],
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`begin` starts the program at a restorable step; `schedule` tells what a position expects."""
-        self.place, self.store = place, store
-        self._begin, self._schedule, self._send, self._on_refused = begin, schedule, send, on_refused
-        self._longest = longest_status(place)
+        """`begin` makes the program that starts at a restorable step; `expectations` are the messages at a position."""
+        self.config, self.membership, self.store = config, config.membership, store
+        self._begin, self._expectations, self._send, self._on_refused = begin, expectations, send, on_refused
+        self._max_status_bytes = max_status_bytes(config)
         self.refused: Counter[str] = Counter()
-        self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without what is sent again
-        self.facts = Facts(place)
+        self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without retransmissions
+        self.statements = StatementTable(config)
         if store.is_done():
-            self.facts.finish()
-        self._remember_all_done()
-        most = max(ANSWERS[1], 2 * place.num_agents)
-        self._answers, self._openings = ({z: Allowance(now, most) for z in place.neighbours} for _ in range(2))
-        self._settled: set[int] = set()  # neighbours that know that all are done
-        self._pace = 0.0  # how long the longest of the last exchanges took
-        self._heard = now  # from any neighbour
-        self.waiting_since, self._asked = now, 0
+            self.statements.add_own_done()
+        self._restore_all_done()
+        capacity = max(REPLY_BURST, 2 * self.membership.num_agents)
+        self._replies, self._new_epochs = (
+            {z: TokenBucket(now, REPLY_RATE, capacity) for z in self.membership.neighbours} for _ in range(2)
+        )
+        self._informed: set[int] = set()  # neighbours that know that all are done
+        self._exchange_time = 0.0  # seconds that recent exchanges took, an upper estimate
+        self._last_received = now
+        self.waiting_since, self._requests = now, 0
         self.wake_at = now  # when to call `tick`
         self._open_epoch(store.epoch() + 1, now)
 
     @property
     def finished(self) -> bool:
         """Whether this agent's result is on its disk."""
-        return self.place.agent in self.facts.done
+        return self.membership.agent in self.statements.done
 
     @property
     def all_done(self) -> bool:
         """Whether every agent has finished, as far as is known here."""
-        return len(self.facts.done) == self.place.num_agents
+        return len(self.statements.done) == self.membership.num_agents
 
     @property
     def position(self) -> Position:
-        """The exchange, (step, slot), that the agent's program waits in."""
+        """The exchange that the agent's program waits in."""
         return self.exchanges.position
 
     @property
     def waiting_for(self) -> tuple[int, ...]:
-        """The agents without whose message nothing goes on: neighbours in training, any while an epoch opens."""
+        """The agents whose messages are missing: neighbours in training, any agent while an epoch opens."""
         if self.exchanges.running:
             return self.exchanges.waiting_for
-        known = self.facts.done if self.finished else self.facts.restorable
-        return tuple(k for k in range(self.place.num_agents) if k not in known)
+        known = self.statements.done if self.finished else self.statements.restorable
+        return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
-    def leaves(self, now: float) -> bool:
-        """Whether this agent's work is over: all are done and the neighbours know it or stay away, or it is done
-        itself and has been alone for long."""
+    def may_leave(self, now: float) -> bool:
+        """Whether the process can end: all are done and the neighbours know it or stay away, or this agent is done and
+        has long been isolated."""
         if self.all_done:
-            return self._settled >= set(self.place.neighbours) or now > self.waiting_since + GRACE
-        return self.finished and now > self._heard + SILENCE
+            return self._informed >= set(self.membership.neighbours) or now > self.waiting_since + DEPARTURE_TIMEOUT
+        return self.finished and now > self._last_received + ISOLATION_TIMEOUT
 
-    def receive(self, sender: int, arrived: Bytes, now: float) -> None:
-        """A neighbour's message; one that does not belong is counted and forgotten."""
+    def receive(self, sender: int, message: Buffer, now: float) -> None:
+        """Handle a neighbour's message; one that the protocol does not allow is counted and dropped."""
         try:
-            message = wire.decode(arrived, self.place.run, sender, self._longest)
-            self._heard = now
-            if isinstance(message, Status):
-                self._on_status(message, now)
+            decoded = wire.decode(message, self.membership.run, sender, self._max_status_bytes)
+            self._last_received = now
+            if isinstance(decoded, Status):
+                self._on_status(decoded, now)
             else:
-                self._on_frame(message, arrived, now)
+                self._on_frame(decoded, message, now)
         except RefusedError as refused:
             self._refuse(sender, refused)
 
-    def _remember_all_done(self) -> None:
+    def tick(self, now: float) -> None:
+        """Request what has not arrived; end the run if a neighbour sends nothing but violations of the bounds."""
+        if now < self.wake_at:
+            return
+        self._check_violations(now)
+        for neighbour in sorted(self.exchanges.waiting_for or self.membership.neighbours):
+            self._send_status(neighbour)
+        self._requests += 1
+        self.wake_at = now + self._timeout()
+
+    def _restore_all_done(self) -> None:
         try:
-            self.facts.add(self.facts.read(self.store.all_done(), 0, 0))
+            self.statements.add(self.statements.verify(self.store.all_done(), 0, 0))
         except RefusedError as refused:
             raise GossamerError(
-                f"what agent {self.place.agent} keeps of the others' ends is not theirs ({refused}): its folder "
+                f"what agent {self.membership.agent} keeps of the others' ends is not theirs ({refused}): its folder "
                 "belongs to other keys; move it away"
             ) from None
 
@@ -124,96 +143,87 @@ class Member:
         self.refused[refused.reason] += 1
         self._on_refused(sender, refused)
 
-    def tick(self, now: float) -> None:
-        """Ask again what has not come; give a neighbour up that sends only what is impossible."""
-        if now < self.wake_at:
-            return
-        self._give_up_liars(now)
-        for neighbour in sorted(self.exchanges.waiting_for or self.place.neighbours):
-            self._tell(neighbour)
-        self._asked += 1
-        self.wake_at = now + self._patience()
-
-    def _give_up_liars(self, now: float) -> None:
-        for sender in self.exchanges.waiting_for if self._asked >= ASKS else ():
-            refused = self.exchanges.impossible(sender)
+    def _check_violations(self, now: float) -> None:
+        for sender in self.exchanges.waiting_for if self._requests >= MAX_REQUESTS else ():
+            refused = self.exchanges.find_violation(sender)
             if refused is not None:
                 raise GossamerError(
-                    f"agent {sender} has sent agent {self.place.agent} what no honest agent sends ({refused}) at step "
-                    f"{self.position[0]}, and nothing else for {now - self.waiting_since:.0f} s; find out what agent "
-                    f"{sender} runs, and start again"
+                    f"agent {sender} has sent agent {self.membership.agent} what no honest agent sends ({refused}) at "
+                    f"step {self.position[0]}, and nothing else for {now - self.waiting_since:.0f} s; find out what "
+                    f"agent {sender} runs, and start again"
                 )
 
     def _open_epoch(self, epoch: int, now: float) -> None:
-        self.store.set_epoch(epoch)  # before anyone hears of it: an agent never says two things in one epoch
+        self.store.set_epoch(epoch)  # before anyone learns of it: an agent makes one statement in an epoch
         self.epoch = epoch
-        self.facts.open_epoch(epoch, self.store.steps())
-        self.exchanges = Exchanges(self.place, epoch, self._schedule, self._send, self._refuse, self.sent_bytes)
+        self.statements.open_epoch(epoch, self.store.steps())
+        expectations, send = self._expectations, self._send
+        self.exchanges = EpochExchanges(self.config, epoch, expectations, send, self._refuse, self.sent_bytes)
         self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
-        self._turned(now)
-        self._tell_all()
-        self._maybe_train(now)
+        self._reset_timer(now)
+        self._broadcast_status()
+        self._train_if_agreed(now)
 
     def _on_status(self, status: Status, now: float) -> None:
-        heard = self._read(status)
-        mine = heard.restorable.get(self.place.agent)
+        received = self._verify(status)
+        own = received.restorable.get(self.membership.agent)
         if self.all_done:
-            heard = Heard(done=heard.done)  # who comes late is told, and joined no more
+            received = VerifiedStatements(done=received.done)  # a late agent is informed, and no epoch opens for it
         elif status.epoch > self.epoch:
-            # If this agent has spoken there already, it was in an earlier life, and its disk forgot the epoch.
-            self._follow(status.sender, status.epoch + (mine is not None), now)
-        elif status.epoch == self.epoch and (self._contradicts(status.sender, heard) or self._is_old(mine)):
-            self._follow(status.sender, self.epoch + 1, now)
-        same, facts = status.epoch == self.epoch, self.facts
-        known = (len(facts.restorable), len(facts.done))
-        facts.add(heard if same else Heard(done=heard.done))
-        if len(heard.done) == self.place.num_agents:
-            self._settled.add(status.sender)
-        behind = status.epoch < self.epoch or len(heard.restorable) < known[0]
-        ahead = status.sender in heard.done
-        if (len(facts.restorable), len(facts.done)) != known:
-            if len(facts.done) != known[1]:
-                self._turned(now)
-            self._tell_all()
-        elif len(heard.done) < known[1] or (behind and not self.all_done) or (ahead and not self.finished):
-            self._answer(status.sender, now)  # to one that is ahead, lest it think that it is alone and leave
-        self._maybe_train(now)
-        if same and status.waiting is not None:
-            for message in self.exchanges.kept.again(status.sender, status.waiting, now):
-                self._send(status.sender, message)
+            # If this agent has made a statement there, an earlier incarnation did, and its disk lost the epoch.
+            self._follow_epoch(status.sender, status.epoch + (own is not None), now)
+        elif status.epoch == self.epoch and (self._contradicts(status.sender, received) or self._is_outdated(own)):
+            self._follow_epoch(status.sender, self.epoch + 1, now)
+        same_epoch, table = status.epoch == self.epoch, self.statements
+        known = len(table.restorable), len(table.done)
+        table.add(received if same_epoch else VerifiedStatements(done=received.done))
+        if len(received.done) == self.membership.num_agents:
+            self._informed.add(status.sender)
+        behind = status.epoch < self.epoch or len(received.restorable) < known[0]
+        ahead = status.sender in received.done
+        if (len(table.restorable), len(table.done)) != known:
+            if len(table.done) != known[1]:
+                self._reset_timer(now)
+            self._broadcast_status()
+        elif len(received.done) < known[1] or (behind and not self.all_done) or (ahead and not self.finished):
+            self._reply(status.sender, now)  # to one that is ahead too, lest it count as isolated and leave
+        self._train_if_agreed(now)
+        if same_epoch and status.waiting is not None:
+            for frame in self.exchanges.resend_buffer.due(status.sender, status.waiting, now):
+                self._send(status.sender, frame)
 
-    def _follow(self, sender: int, epoch: int, now: float) -> None:
-        """Open an epoch on a neighbour's word, which costs writing to the disk: not more often than is allowed."""
-        if not self._openings[sender].take(now):
+    def _follow_epoch(self, sender: int, epoch: int, now: float) -> None:
+        """Open an epoch because of a neighbour's status, within a rate limit: each is written to the disk."""
+        if not self._new_epochs[sender].take(now):
             raise RefusedError("too often", "new epochs")
         self._open_epoch(epoch, now)
 
-    def _read(self, status: Status) -> Heard:
-        """The facts of a status. Refuse what no agent of this run would say, before anything is done with it."""
-        if status.epoch > self.epoch + LEAP:
+    def _verify(self, status: Status) -> VerifiedStatements:
+        """The statements of a status. Refuse what no agent of this run would send, before any of it is used."""
+        if status.epoch > self.epoch + MAX_EPOCH_JUMP:
             raise RefusedError("malformed", "an epoch far away")
-        heard = self.facts.read(status.facts, status.epoch, self.epoch)
-        if status.epoch >= self.epoch and status.sender not in heard.restorable:
+        received = self.statements.verify(status.statements, status.epoch, self.epoch)
+        if status.epoch >= self.epoch and status.sender not in received.restorable:
             raise RefusedError("signature", f"nothing that agent {status.sender} states of itself in this epoch")
-        if self.place.agent in heard.done and not self.store.is_done():
+        if self.membership.agent in received.done and not self.store.is_done():
             raise GossamerError(
-                f"agent {self.place.agent} has stated that it has finished, but its folder holds no result. "
+                f"agent {self.membership.agent} has stated that it has finished, but its folder holds no result. "
                 "Put it back, or let all agents start anew from fresh shards"
             )
-        return heard
+        return received
 
-    def _is_old(self, mine: Fact | None) -> bool:
-        """Whether a statement of this agent is one of an earlier life in the same epoch, which its disk forgot."""
-        return mine is not None and mine.content != self.facts.restorable[self.place.agent].content
+    def _is_outdated(self, own: Statement | None) -> bool:
+        """Whether a statement of this agent comes from an earlier incarnation in the same epoch, lost from its disk."""
+        return own is not None and own.content != self.statements.restorable[self.membership.agent].content
 
-    def _contradicts(self, sender: int, heard: Heard) -> bool:
-        """Whether an agent has stated two things in this epoch. One that has lost its disk may, in two lives."""
-        found = self.facts.contradicted(heard.restorable)
+    def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
+        """Whether an agent has made two statements in this epoch; one that has lost its disk may, when it restarts."""
+        found = self.statements.find_contradiction(received.restorable)
         if found is None:
             return False
-        known = self.facts.restorable[found.agent]
+        known = self.statements.restorable[found.agent]
         self._refuse(sender, RefusedError("contradiction", f"agent {found.agent} has stated two things in this epoch"))
-        if found.life == known.life and self.place.signatures.size:
+        if found.incarnation == known.incarnation and self.config.signatures.size:
             raise GossamerError(
                 f"agent {found.agent} has signed two different statements in epoch {self.epoch}, that it can restore "
                 f"the steps {list(known.steps)} and {list(found.steps)}; find out what agent {found.agent} runs, and "
@@ -221,73 +231,70 @@ class Member:
             )
         return True
 
-    def _maybe_train(self, now: float) -> None:
-        facts = self.facts.restorable
-        if not self.exchanges.running and not self._ended and len(facts) == self.place.num_agents:
-            step = max(set.intersection(*(set(fact.steps) for fact in facts.values())))
-            self._go_on(lambda: self.exchanges.begin(self._begin(step), step), now)
-            self._advance_if_ready(now)
+    def _train_if_agreed(self, now: float) -> None:
+        """Begin the program of this epoch once the statements of all agents are known."""
+        restorable = self.statements.restorable
+        if not self.exchanges.running and not self._ended and len(restorable) == self.membership.num_agents:
+            step = max(set.intersection(*(set(one.steps) for one in restorable.values())))
+            self._run(lambda: self.exchanges.begin(self._begin(step), step), now)
+            self._advance_if_complete(now)
 
-    def _on_frame(self, frame: Announced, whole: Bytes, now: float) -> None:
-        if frame.epoch > self.epoch:
-            self._answer(frame.sender, now)  # whoever is behind is told the epoch
-        if frame.epoch != self.epoch:
-            raise RefusedError("old" if frame.epoch < self.epoch else "early", "epoch")
+    def _on_frame(self, header: FrameHeader, message: Buffer, now: float) -> None:
+        if header.epoch > self.epoch:
+            self._reply(header.sender, now)  # which it answers with a status of that epoch
+        if header.epoch != self.epoch:
+            raise RefusedError("old" if header.epoch < self.epoch else "early", "epoch")
         if not self.exchanges.running:
             raise RefusedError("old" if self.finished else "early", "not training")
-        self.exchanges.take(frame, whole)
-        self._advance_if_ready(now)
+        self.exchanges.accept(header, message)
+        self._advance_if_complete(now)
 
-    def _advance_if_ready(self, now: float) -> None:
-        """Go through as many exchanges as everything has arrived for."""
-        while (inbox := self.exchanges.ready()) is not None:
+    def _advance_if_complete(self, now: float) -> None:
+        """Go through as many exchanges as all messages have arrived for."""
+        while (inbox := self.exchanges.complete_inbox()) is not None:
             taken = now - self.waiting_since
-            # A time with a loss in it tells less of the pace; but if all are long, they are the pace.
-            self._pace = max(0.95 * self._pace, min(taken, 2 * self._pace + 0.1) if self._asked else taken)
-            self._go_on(partial(self.exchanges.advance, inbox), now)
+            if self._requests:  # a time with a loss in it says less; but if all are long, they are the usual ones
+                taken = min(taken, 2 * self._exchange_time + 0.1)
+            self._exchange_time = max(0.95 * self._exchange_time, taken)
+            self._run(partial(self.exchanges.advance, inbox), now)
 
-    def _go_on(self, advance: Callable[[], bool], now: float) -> None:
-        """To the next exchange, or to the end."""
-        self._turned(now)
+    def _run(self, advance: Callable[[], bool], now: float) -> None:
+        """Run the program to its next exchange or to its end."""
+        self._reset_timer(now)
         try:
             ended = advance()
         except DivergedError as diverged:
-            self.store.discard(self.position[0], self.exchanges.begun)  # who starts again goes further back
-            raise self.exchanges.explain(diverged) from None
+            self.store.discard(self.position[0], self.exchanges.start)  # a restart goes further back
+            raise self.exchanges.describe_divergence(diverged) from None
         if ended:
             self.store.set_done()
             self._ended = True
-            self.facts.finish()
-            self._tell_all()
+            self.statements.add_own_done()
+            self._broadcast_status()
 
-    def _turned(self, now: float) -> None:
-        """Something has changed: waiting begins anew."""
-        self.waiting_since, self._asked = now, 0
-        self.wake_at = now + self._patience()
+    def _reset_timer(self, now: float) -> None:
+        """Start waiting anew, after progress."""
+        self.waiting_since, self._requests = now, 0
+        self.wake_at = now + self._timeout()
 
-    def _patience(self) -> float:
-        """How long to wait before asking again: four times the usual, and twice as long with every time."""
-        return min(max(PATIENCE[0], 4 * self._pace) * 2.0**self._asked, PATIENCE[1])
+    def _timeout(self) -> float:
+        """Seconds before the next request: four times the usual time of an exchange, doubled by every request."""
+        return min(max(MIN_TIMEOUT, 4 * self._exchange_time) * 2.0**self._requests, MAX_TIMEOUT)
 
-    def _tell_all(self) -> None:
-        if self.all_done:  # before anyone hears of it: they may leave, and nobody could say it again
-            self.store.set_all_done([fact.content for fact in self.facts.done.values()])
-        for neighbour in self.place.neighbours:
-            self._tell(neighbour)
+    def _broadcast_status(self) -> None:
+        if self.all_done:  # stored before anyone learns of it: they may leave, and nobody could send it again
+            self.store.set_all_done([one.content for one in self.statements.done.values()])
+        for neighbour in self.membership.neighbours:
+            self._send_status(neighbour)
 
-    def _answer(self, neighbour: int, now: float) -> None:
-        """Tell a neighbour that is behind, if it has not been told too often."""
-        if self._answers[neighbour].take(now):
-            self._tell(neighbour)
+    def _reply(self, neighbour: int, now: float) -> None:
+        """Send a status to a neighbour that is behind, within a rate limit."""
+        if self._replies[neighbour].take(now):
+            self._send_status(neighbour)
         else:
             self._refuse(neighbour, RefusedError("too often", "more statuses than are answered"))
 
-    def _tell(self, neighbour: int) -> None:
+    def _send_status(self, neighbour: int) -> None:
         waiting = self.position if neighbour in self.exchanges.waiting_for else None
-        status = Status(self.place.agent, self.epoch, self.facts.contents, waiting)
-        self._send(neighbour, wire.encode(status, self.place.run))
-
-
-def longest_status(place: Place) -> int:
-    """Bytes of the longest status of a run."""
-    return wire.largest_status(place.num_agents, largest_facts(place))
+        status = Status(self.membership.agent, self.epoch, self.statements.contents, waiting)
+        self._send(neighbour, wire.encode(status, self.membership.run))

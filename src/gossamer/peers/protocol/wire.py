@@ -1,10 +1,11 @@
-"""The wire format: a fixed header and the bytes behind it. Nothing is believed before it is checked.
+"""The wire format: a fixed header and the bytes behind it. Nothing is used before it is checked.
 
-Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1: HEAD, PLACE and
-raw numbers. A Status says where an agent stands; it may be lost, doubled or late without harm: HEAD and a msgpack map.
+Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1: HEADER,
+FRAME_HEADER and raw numbers. A Status carries the sender's progress, HEADER and a msgpack map; it may be lost,
+duplicated or late without harm.
 
-Reading has two stages. `decode` reads the header alone: what it gives of a frame is only Announced, to be held against
-the plan. `payload` then looks at the numbers, and leaves them where they arrived.
+Reading has two stages. `decode` reads headers alone: of a frame it returns the FrameHeader, to be checked against the
+plan. `read_payload` then reads the numbers, without copying them if possible.
 """
 
 import hashlib
@@ -20,16 +21,16 @@ import msgpack
 import torch
 from torch import Tensor
 
-VERSION = 3
-HEAD = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
-PLACE = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
-START = HEAD.size + PLACE.size  # where a frame's numbers begin: 72 bytes
+WIRE_VERSION = 3
+HEADER = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
+FRAME_HEADER = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
+PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
 STATUS, FRAME = 0, 1
 DTYPES = (torch.float32, torch.float64, torch.uint8)
-PLANS = ("full", "train", "site")  # evaluation; training; what sites plan before it
+PLANS = ("full", "train", "site")  # evaluation; training; planning between sites
 PHASES = ("forward", "backward", "consensus", "planning")
-Position = tuple[int, int]  # step, and which exchange of the step
-Bytes = bytes | memoryview
+Position = tuple[int, int]  # of an exchange in a run: the step, and its number within the step
+Buffer = bytes | memoryview
 
 _DTYPE = {dtype: number for number, dtype in enumerate(DTYPES)}
 _PLAN = {plan: number for number, plan in enumerate(PLANS)}
@@ -45,26 +46,26 @@ class RefusedError(Exception):
 
 
 REASONS = (
-    "malformed",  # not a header of ours, or not the bytes that it announces
+    "malformed",  # not a header of ours, or not the bytes that it describes
     "version",  # another version of this format
     "run",  # another run's
     "sender",  # names an agent that its key does not belong to
     "checksum",
     "unplanned",  # a shape, type, phase or moment that the plan does not have
     "old",  # of an epoch or a step that is over
-    "early",  # of an epoch or a step that has not begun here; it is asked for again
+    "early",  # of an epoch or a step that has not begun here; it is requested later
     "duplicate",
     "not finite",
     "too large",  # a number that no training that works has (magnitudes.py)
-    "signature",  # a fact that its subject has not signed, or of another epoch (facts.py)
-    "contradiction",  # two facts about an agent in one epoch, both signed
-    "too often",  # more statuses than are answered (kept.py)
+    "signature",  # a statement that its subject has not signed, or of another epoch (statements.py)
+    "contradiction",  # two statements about an agent in one epoch, both signed
+    "too often",  # beyond a rate limit (resending.py)
 )
 
 
 @dataclass(slots=True)
-class _Sent:
-    """Whose a frame is, and to which exchange it belongs."""
+class _FrameKey:
+    """The sender of a frame, and the exchange that it belongs to."""
 
     sender: int
     epoch: int
@@ -75,15 +76,15 @@ class _Sent:
 
 
 @dataclass(slots=True)
-class Frame(_Sent):
-    """What one agent sends another in one exchange."""
+class Frame(_FrameKey):
+    """The message of one agent to another in one exchange."""
 
     rows: Tensor
 
 
 @dataclass(slots=True)
-class Announced(_Sent):
-    """What a frame's header says of it; its numbers have not been looked at."""
+class FrameHeader(_FrameKey):
+    """The header of a frame whose numbers have not been read."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -92,37 +93,37 @@ class Announced(_Sent):
 
 @dataclass(frozen=True)
 class Status:
-    """Where an agent stands in an epoch: the facts that it knows (facts.py), and what it waits for."""
+    """Progress of an agent in an epoch: the statements that it knows (statements.py), and the exchange it waits in."""
 
     sender: int
     epoch: int
-    facts: tuple[bytes, ...] = ()
+    statements: tuple[bytes, ...] = ()
     waiting: Position | None = None
 
 
 @lru_cache(maxsize=8)
-def digest_of(run: str) -> bytes:
-    """A run's name in a header and in a signed statement."""
+def digest_run(run: str) -> bytes:
+    """The name of a run in headers and in signed statements."""
     return hashlib.blake2b(run.encode(), digest_size=16).digest()
 
 
-def encode(message: Frame | Status, run: str, sealed: bool = False) -> bytes:
-    """The bytes of a message. A link that is `sealed` guards every byte itself: there a frame has no checksum."""
+def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
+    """The bytes of a message. An encrypted link authenticates every byte: there a frame has no checksum."""
     if isinstance(message, Status):
-        packed: bytes = msgpack.packb({"facts": message.facts, "waiting": message.waiting})
-        return HEAD.pack(VERSION, STATUS, message.sender, digest_of(run), message.epoch) + packed
+        packed: bytes = msgpack.packb({"facts": message.statements, "waiting": message.waiting})
+        return HEADER.pack(WIRE_VERSION, STATUS, message.sender, digest_run(run), message.epoch) + packed
     shape, numbers = message.rows.shape, message.rows.contiguous().numpy(force=True).data
     return b"".join(
         (
-            HEAD.pack(VERSION, FRAME, message.sender, digest_of(run), message.epoch),
-            PLACE.pack(
+            HEADER.pack(WIRE_VERSION, FRAME, message.sender, digest_run(run), message.epoch),
+            FRAME_HEADER.pack(
                 *message.position,
                 message.index,
                 _PLAN[message.plan],
                 _PHASE[message.phase],
                 _DTYPE[message.rows.dtype],
                 len(shape),
-                0 if sealed else zlib.crc32(numbers),
+                0 if encrypted else zlib.crc32(numbers),
                 *shape,
                 *(0,) * (3 - len(shape)),
             ),
@@ -131,84 +132,84 @@ def encode(message: Frame | Status, run: str, sealed: bool = False) -> bytes:
     )
 
 
-def largest_status(num_agents: int, facts: Iterable[int]) -> int:
-    """Bytes that no status of such a run exceeds: about every agent facts of so many bytes."""
-    return HEAD.size + 64 + num_agents * sum(5 + size for size in facts)  # of a msgpack string's beginning, at most
+def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
+    """Bytes of the longest status of a run, with statements of these lengths about every agent."""
+    prefix = 5  # bytes before a msgpack string, at most
+    return HEADER.size + 64 + num_agents * sum(prefix + length for length in statement_lengths)
 
 
-def decode(message: Bytes, run: str, sender: int, longest: int = 1 << 16) -> Announced | Status:
-    """A status, or what a frame announces, of this run from the agent whose key the link belongs to. A payload is
-    measured and not read; no status is longer than `longest`."""
+def decode(message: Buffer, run: str, sender: int, longest: int = 1 << 16) -> FrameHeader | Status:
+    """Decode a status, or the header of a frame, of this run from the agent whose key the link belongs to. A payload
+    is measured and not read; no status is longer than `longest`."""
     size = len(message)
-    if size < HEAD.size:
+    if size < HEADER.size:
         raise RefusedError("malformed", f"{size} bytes")
-    version, kind, named, digest, epoch = HEAD.unpack_from(message)
-    if version != VERSION:
+    version, kind, claimed, digest, epoch = HEADER.unpack_from(message)
+    if version != WIRE_VERSION:
         raise RefusedError("version", str(version))
-    if digest != digest_of(run):
+    if digest != digest_run(run):
         raise RefusedError("run", digest.hex())
-    if named != sender:
-        raise RefusedError("sender", str(named))
-    if kind == FRAME and size >= START:
-        return _announced(message, sender, epoch)
+    if claimed != sender:
+        raise RefusedError("sender", str(claimed))
+    if kind == FRAME and size >= PAYLOAD_OFFSET:
+        return _read_frame_header(message, sender, epoch)
     if kind == STATUS and size <= longest:
-        return _status(message[HEAD.size :], sender, epoch)
+        return _read_status(message[HEADER.size :], sender, epoch)
     raise RefusedError("malformed", f"kind {kind} with {size} bytes")
 
 
-def _announced(message: Bytes, sender: int, epoch: int) -> Announced:
-    step, slot, index, plan, phase, dtype, dims, checksum, *shape = PLACE.unpack_from(message, HEAD.size)
+def _read_frame_header(message: Buffer, sender: int, epoch: int) -> FrameHeader:
+    step, slot, index, plan, phase, dtype, dims, checksum, *shape = FRAME_HEADER.unpack_from(message, HEADER.size)
     if plan >= len(PLANS) or phase >= len(PHASES) or dtype >= len(DTYPES) or dims > 3 or any(shape[dims:]):
         raise RefusedError("malformed", "a plan, phase, type or shape")
     if max(shape) >= 2**31:
         raise RefusedError("malformed", "a shape beyond all plans")
     numbers = DTYPES[dtype]
     shape = shape[:dims]
-    if math.prod(shape) * numbers.itemsize != len(message) - START:
-        raise RefusedError("malformed", f"{len(message) - START} bytes for {shape}")
+    if math.prod(shape) * numbers.itemsize != len(message) - PAYLOAD_OFFSET:
+        raise RefusedError("malformed", f"{len(message) - PAYLOAD_OFFSET} bytes for {shape}")
     position = (step, slot)
-    return Announced(sender, epoch, position, PLANS[plan], PHASES[phase], index, numbers, tuple(shape), checksum)
+    return FrameHeader(sender, epoch, position, PLANS[plan], PHASES[phase], index, numbers, tuple(shape), checksum)
 
 
-def _status(body: Bytes, sender: int, epoch: int) -> Status:
+def _read_status(body: Buffer, sender: int, epoch: int) -> Status:
     try:
         tables = msgpack.unpackb(body, max_str_len=256, max_map_len=8, max_ext_len=0)
     except Exception as error:  # msgpack names a dozen kinds; all mean the same here
         raise RefusedError("malformed", type(error).__name__) from None
     if not isinstance(tables, dict):
         raise RefusedError("malformed", "a status that is not a map")
-    facts, waiting = tables.get("facts"), tables.get("waiting")
-    if not isinstance(facts, list) or not all(isinstance(fact, bytes) for fact in facts):
-        raise RefusedError("malformed", "a status without its facts")
-    return Status(sender, epoch, tuple(facts), None if waiting is None else _position(waiting))
+    statements, waiting = tables.get("facts"), tables.get("waiting")
+    if not isinstance(statements, list) or not all(isinstance(one, bytes) for one in statements):
+        raise RefusedError("malformed", "a status without its statements")
+    return Status(sender, epoch, tuple(statements), None if waiting is None else _read_position(waiting))
 
 
-def payload(announced: Announced, message: Bytes, sealed: bool = False) -> tuple[Tensor, float]:
-    """The numbers that were announced, in the memory where they arrived if that can be, to be read only; and the
-    magnitude of the largest."""
-    numbers = memoryview(message)[START:]
-    if not sealed and announced.checksum != zlib.crc32(numbers):
+def read_payload(header: FrameHeader, message: Buffer, encrypted: bool = False) -> tuple[Tensor, float]:
+    """The numbers of a frame, read-only and if possible in the memory where they arrived, and the largest magnitude."""
+    numbers = memoryview(message)[PAYLOAD_OFFSET:]
+    if not encrypted and header.checksum != zlib.crc32(numbers):
         raise RefusedError("checksum")
     if not len(numbers):
-        return torch.empty(announced.shape, dtype=announced.dtype), 0.0
-    rows = torch.frombuffer(bytearray(numbers) if numbers.readonly else numbers, dtype=announced.dtype)
-    if rows.data_ptr() % announced.dtype.itemsize:  # ZeroMQ may hand a message over from within a larger buffer
-        rows = torch.frombuffer(bytearray(numbers), dtype=announced.dtype)
-    size = largest(rows)
+        return torch.empty(header.shape, dtype=header.dtype), 0.0
+    rows = torch.frombuffer(bytearray(numbers) if numbers.readonly else numbers, dtype=header.dtype)
+    if rows.data_ptr() % header.dtype.itemsize:  # ZeroMQ may hand a message over from within a larger buffer
+        rows = torch.frombuffer(bytearray(numbers), dtype=header.dtype)
+    size = max_magnitude(rows)
     if not math.isfinite(size):
         raise RefusedError("not finite")
-    return rows.view(announced.shape), size
+    return rows.view(header.shape), size
 
 
-def largest(rows: Tensor) -> float:
-    """The magnitude of the largest number, not finite if one is not; 0 of bytes."""
+def max_magnitude(rows: Tensor) -> float:
+    """The largest magnitude, not finite if one number is not; 0 of bytes."""
     if not rows.numel() or not rows.dtype.is_floating_point:
         return 0.0
     numbers = rows.numpy(force=True)  # whose minimum and maximum take two thirds of the time of PyTorch's
     return max(-float(numbers.min()), float(numbers.max()))
 
 
-def _position(value: Any) -> Position:
+def _read_position(value: Any) -> Position:
     if not isinstance(value, list) or len(value) != 2 or not all(map(_is_count, value)):
         raise RefusedError("malformed", "a position")
     return value[0], value[1]

@@ -1,6 +1,7 @@
-"""Shards: all that one agent knows, in a folder of its own.
+"""Shards: all that one agent needs, in a folder of its own.
 
 The code is organised as follows:
+    membership   an agent as a member of a run: numbers, contacts, keys
     shard        a shard cut from a deployment
     sites        the shard of a site, whose data no one pools
     site_files   keys of a site.toml

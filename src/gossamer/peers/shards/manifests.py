@@ -6,74 +6,75 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gossamer.errors import GossamerError
-from gossamer.peers.network.addresses import Contact, check_address, is_public_key
+from gossamer.peers.network.addresses import Contact, check_address
+from gossamer.peers.network.z85 import is_key
 from gossamer.runs.documents import Document
 from gossamer.runs.manifests import Classes, Count, Manifest, Number, Score, ShareSizes
 
-MOST_SITES = 10_000  # every one of them passes on a vector with numbers of all
-RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
+MAX_SITES = 10_000  # in planning, each passes on a vector with numbers of all
+RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
 
 
-def _run(name: str) -> str:
-    if not RUN.fullmatch(name):
+def _check_run_name(name: str) -> str:
+    if not RUN_NAME.fullmatch(name):
         raise ValueError("expected up to 64 letters, digits, dots or dashes")
     return name
 
 
-def _address(address: str) -> str:
+def _check_address(address: str) -> str:
     try:
         return check_address(address, "")
     except GossamerError as error:
         raise ValueError(str(error).removeprefix(": ").partition(", got")[0]) from None
 
 
-def _key(key: str) -> str:
-    if not is_public_key(key):
+def _check_key(key: str) -> str:
+    if not is_key(key):
         raise ValueError("expected a public key of 40 characters, a half of what gossamer keys prints")
     return key
 
 
-Run = Annotated[str, AfterValidator(_run)]
+RunName = Annotated[str, AfterValidator(_check_run_name)]
 
 
 class StoredContact(Document):
-    address: Annotated[str, AfterValidator(_address)]
-    key: Annotated[str, AfterValidator(_key)] | None
+    address: Annotated[str, AfterValidator(_check_address)]
+    key: Annotated[str, AfterValidator(_check_key)] | None
 
     def contact(self) -> Contact:
         return Contact(self.address, self.key)
 
 
 class MemberManifest(Manifest):
-    """Of an agent's shard: which run it belongs to, where it listens, whom it talks to."""
+    """Membership in shard.json, of every agent's shard."""
 
     agent: Number
-    run: Run
+    run: RunName
     contact: StoredContact
     neighbours: dict[str, StoredContact]
-    members: list[Annotated[str, AfterValidator(_key)] | None]  # verify keys of all agents
+    members: list[Annotated[str, AfterValidator(_check_key)] | None]  # verify keys of all agents
     settings: dict[str, Any]
 
 
 class ShardManifest(MemberManifest, ShareSizes):
-    """Of a shard that was cut, or planned."""
+    """shard.json of a shard that was cut, or planned."""
 
     keep: Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class SiteManifest(MemberManifest):
-    """Of a site's shard before planning."""
+    """shard.json of a site before planning."""
 
     num_classes: Classes
 
 
-Sums = Annotated[list[Score], Field(min_length=3, max_length=3)]
+StoredSums = Annotated[list[Score], Field(min_length=3, max_length=3)]
 
 
 class AgentEvaluation(Document):
     """A line of a peer's metrics.jsonl: for each mask the sums of losses and of hits or squared errors, and a count."""
 
     step: Count
-    train: Sums
-    validation: Sums
-    test: Sums
+    train: StoredSums
+    validation: StoredSums
+    test: StoredSums

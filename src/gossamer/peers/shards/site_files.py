@@ -11,26 +11,26 @@ from pydantic_core import ErrorDetails
 
 from gossamer.data.rows import SHARE, read_matrix
 from gossamer.errors import FileError, GossamerError, one_line, shown
+from gossamer.files import read_text
 from gossamer.machine import available_memory
-from gossamer.reading import read_text
 from gossamer.runs.toml_files import read_toml
 
-MOST_CLASSES = 1 << 16
-MOST_NAME = 100  # characters of a class
-MOST_ENTRY = 160  # bytes for an entry of C in a topology.json, with the links that stand beside it
-MOST_REST = 1 << 20  # bytes for what else it says
+MAX_CLASSES = 1 << 16
+MAX_CLASS_NAME = 100  # characters
+MAX_ENTRY_BYTES = 160  # for an entry of C in a topology.json, and for the links that belong to it
+MAX_OTHER_BYTES = 1 << 20  # for all else in it
 
 
-def _classes(given: Any) -> list[str]:
+def _read_classes(given: Any) -> list[str]:
     """Names of the classes, from the names or from their number."""
     if isinstance(given, bool) or not isinstance(given, int | list):
         raise ValueError(f"must be a whole number or a list, got {shown(given)}")
     many = given if isinstance(given, int) else len(given)
-    if not 2 <= many <= MOST_CLASSES:
-        raise ValueError(f"must be 2 to {MOST_CLASSES} names or their number, got {shown(many)}")
+    if not 2 <= many <= MAX_CLASSES:
+        raise ValueError(f"must be 2 to {MAX_CLASSES} names or their number, got {shown(many)}")
     if isinstance(given, int):
         return [str(c) for c in range(given)]
-    wrong = [name for name in given if not isinstance(name, str | int | float) or len(shown(name)) > MOST_NAME]
+    wrong = [name for name in given if not isinstance(name, str | int | float) or len(shown(name)) > MAX_CLASS_NAME]
     if wrong:
         raise ValueError(f"must be short names, got {shown(wrong[0])}")
     names = [str(name) for name in given]
@@ -55,7 +55,7 @@ class SiteFile(BaseModel):
     neighbours: dict[str, Any] = Field(description="a table")
     settings: dict[str, Any] = Field(description="a table")
     secret: FilePath | None = Field(None, description="text, the path of a secret key")
-    classes: Annotated[list[str] | None, BeforeValidator(_classes)] = None
+    classes: Annotated[list[str] | None, BeforeValidator(_read_classes)] = None
     combination: FilePath | None = Field(None, description="text, the path of a topology.json or a CSV file with C")
     members: dict[str, Any] = Field(default_factory=dict, description="a table")
 
@@ -70,7 +70,7 @@ class Neighbour(BaseModel):
 
 
 class TopologyFile(BaseModel):
-    """What a site needs of a topology.json."""
+    """The part of a topology.json that a site needs."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -85,10 +85,10 @@ def read_site_file(path: Path) -> SiteFile:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
     first = min(problems, key=lambda problem: problem["type"] != "missing")
-    raise GossamerError(_complaint(path, first))
+    raise GossamerError(_describe_problem(path, first))
 
 
-def _complaint(path: Path, problem: ErrorDetails) -> str:
+def _describe_problem(path: Path, problem: ErrorDetails) -> str:
     name = str(problem["loc"][0])
     if problem["type"] == "missing":
         needed = [field for field, info in SiteFile.model_fields.items() if info.is_required()]
@@ -136,7 +136,7 @@ def read_combination(path: Path, m: int) -> NDArray[np.float64]:
     try:
         if path.suffix != ".json":
             return read_matrix(path)
-        most = min(MOST_REST + MOST_ENTRY * m**2, available_memory() // SHARE)
+        most = min(MAX_OTHER_BYTES + MAX_ENTRY_BYTES * m**2, available_memory() // SHARE)
         return np.array(TopologyFile.model_validate_json(read_text(path, most)).combination, dtype=np.float64)
     except FileError as error:
         reason = error.reason

@@ -1,6 +1,6 @@
-"""Sites: one agent of a run whose data no one pools, from its own site file (docs/deployment.md shows one).
+"""Sites: agents of a run whose data no one pools, each made from its own site file (docs/deployment.md shows one).
 
-Its shard is written like a cut one, but holds no plan: the agent makes that with its neighbours when they first meet.
+A site's shard is stored like one that was cut, but without a plan: the agents make that together when the run starts.
 
 shard.json          the run, this agent and its neighbours, the settings; checksums
 site.safetensors    the site's vertices, the edges that touch them, and its row of C if that was given
@@ -19,63 +19,57 @@ from numpy.typing import NDArray
 from gossamer.agents.planning import Site
 from gossamer.data.site import SiteData, read_site
 from gossamer.errors import GossamerError, naming, shown
-from gossamer.peers.network.addresses import Contact, check_address, check_apart
+from gossamer.peers.network.addresses import Contact, check_address, check_distinct
 from gossamer.peers.network.keys import read_key, split_key
-from gossamer.peers.network.sockets import public_of
-from gossamer.peers.protocol.signatures import verify_key
-from gossamer.peers.shards.manifests import MOST_SITES, SiteManifest
-from gossamer.peers.shards.shard import membership, read_member_keys, read_membership
+from gossamer.peers.network.sockets import derive_public_key
+from gossamer.peers.protocol.signatures import derive_verify_key
+from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
+from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
 from gossamer.runs.deployment import build_network
-from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.settings import Settings, make_settings, read_stored_settings
 from gossamer.runs.share_checks import take_site
 from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
 
-POOLED = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
-OWN = (*POOLED, "threads")  # settings that the sites need not have alike
+POOLED_SETTINGS = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
+LOCAL_SETTINGS = (*POOLED_SETTINGS, "threads")  # settings in which sites may differ
 
 
 @dataclass(frozen=True)
 class SiteShard:
     """A shard before planning."""
 
-    agent: int
+    membership: Membership
     data: SiteData
     weights: NDArray[np.float64] | None  # its row of C; None: Metropolis-Hastings
     settings: Settings
-    run: str
-    contact: Contact
-    neighbours: dict[int, Contact]
-    members: tuple[str | None, ...]  # the verify keys (Z85) of all agents; None where the site file has none
 
     @property
-    def num_agents(self) -> int:
-        return self.settings.agents
-
-    @property
-    def held(self) -> SiteData:
+    def local_data(self) -> SiteData:
+        """Targets and masks of the agent's own vertices."""
         return self.data
 
     @property
     def site(self) -> Site:
-        """What the agent plans from."""
+        """The input of planning."""
         settings, data = self.settings, self.data
         network = build_network(int(data.features.shape[-1]), data.num_outputs, settings)
-        alike = {name: value for name, value in settings.model_dump().items() if name not in OWN}
+        common = {name: value for name, value in settings.model_dump().items() if name not in LOCAL_SETTINGS}
         return Site(
-            self.agent,
-            self.num_agents,
-            tuple(sorted(self.neighbours)),
+            self.membership.agent,
+            self.membership.num_agents,
+            tuple(sorted(self.membership.neighbours)),
             data,
             tuple(network.gathers),
             settings.shift_kind,
-            json.dumps({**alike, "outputs": data.num_outputs, "classes": data.num_classes}, sort_keys=True),
+            json.dumps({**common, "outputs": data.num_outputs, "classes": data.num_classes}, sort_keys=True),
             self.weights,
         )
 
 
-def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
-    """A site from its TOML file, and the secret key that the file points to. Paths are relative to the file."""
+def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
+    """Make the shard of a site from its TOML file, and return it with the secret key that the file names. Paths are
+    relative to the file."""
     given = read_site_file(path)
     settings = _settings(path, given.settings)
     agent, m = given.agent, settings.agents
@@ -94,16 +88,17 @@ def site_of_file(path: Path) -> tuple[SiteShard, str | None]:
     if given.combination is not None:
         weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
     with naming(path if given.secret is None else path.parent / given.secret):
-        public = None if secret is None else public_of(secret)
+        public = None if secret is None else derive_public_key(secret)
     contact = Contact(check_address(given.address, str(path)), public)
-    check_apart([contact, *neighbours.values()], str(path))
-    own = {} if secret is None else {agent: verify_key(secret)}
-    members = _members(path, given.members, keys | own, agent, m)
-    return SiteShard(agent, data, weights, settings, given.run, contact, neighbours, members), secret
+    check_distinct([contact, *neighbours.values()], str(path))
+    own = {} if secret is None else {agent: derive_verify_key(secret)}
+    verify_keys = _verify_keys(path, given.members, keys | own, agent, m)
+    membership = Membership(agent, given.run, contact, neighbours, verify_keys)
+    return SiteShard(membership, data, weights, settings), secret
 
 
 def _settings(path: Path, values: dict[str, Any]) -> Settings:
-    pooled = [name for name in POOLED if name in values]
+    pooled = [name for name in POOLED_SETTINGS if name in values]
     if pooled:
         raise GossamerError(f"{path}: {pooled[0]} is for data in one place; a site knows its own vertices only")
     if "agents" not in values:
@@ -112,18 +107,20 @@ def _settings(path: Path, values: dict[str, Any]) -> Settings:
 
 
 def _neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> tuple[dict[int, Contact], dict[int, str]]:
-    """Where the neighbours are, with their CURVE keys, and the verify keys of those that have keys."""
-    found, members = dict[int, Contact](), dict[int, str]()
+    """The contacts of the neighbours, and the verify keys of those that have keys."""
+    found, verify_keys = dict[int, Contact](), dict[int, str]()
     for z, entry in read_neighbours(path, table, agent, m).items():
         where = f"{path}, neighbour {z}"
         key = None
         if entry.key is not None:
-            key, members[z] = split_key(entry.key, where)
+            key, verify_keys[z] = split_key(entry.key, where)
         found[z] = Contact(check_address(entry.address, where), key)
-    return found, members
+    return found, verify_keys
 
 
-def _members(path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int) -> tuple[str | None, ...]:
+def _verify_keys(
+    path: Path, table: dict[str, Any], known: Mapping[int, str], agent: int, m: int
+) -> tuple[str | None, ...]:
     """The verify keys of all agents: those that are `known`, and those of the members that are no neighbours."""
     found = dict(known)
     for z, public in read_members(path, table, m).items():
@@ -162,13 +159,17 @@ def _row_of_c(path: Path, agent: int, m: int, neighbours: Mapping[int, Contact])
 
 
 def write_site_shard(folder: Path, shard: SiteShard) -> None:
-    about = {"agent": shard.agent, "num_classes": shard.data.num_classes, **membership(shard)}
+    about = {
+        **membership_fields(shard.membership),
+        "num_classes": shard.data.num_classes,
+        "settings": shard.settings.model_dump(),
+    }
     write_folder(folder, "site.safetensors", _arrays(shard), about)
 
 
 def fingerprint(shard: SiteShard) -> str:
-    """The same for shards of the same data, settings and neighbours, wherever these listen."""
-    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.neighbours)]).encode())
+    """Digest of a shard's data, settings and neighbours, without their addresses."""
+    digest = hashlib.sha256(json.dumps([shard.site.terms, sorted(shard.membership.neighbours)]).encode())
     for name, array in sorted(_arrays(shard).items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -197,13 +198,13 @@ def is_site(folder: Path) -> bool:
 
 
 def read_site_shard(folder: Path) -> SiteShard:
-    """A site's shard, checked: every file as its manifest says, every array as the planner expects it."""
+    """A site's shard, validate: every file as its manifest says, every array as the planner expects it."""
     manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
     path = str(folder / MANIFEST)
-    settings, neighbours = read_membership(manifest, path)
-    if settings.agents > MOST_SITES:
-        raise GossamerError(f"{path}: settings.agents should be at most {MOST_SITES}, found {settings.agents}")
-    agent = manifest.agent
-    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *neighbours})
-    contact, members = manifest.contact.contact(), read_member_keys(manifest, settings.agents, path)
-    return SiteShard(agent, data, weights, settings, manifest.run, contact, neighbours, members)
+    settings = read_stored_settings(manifest.settings, path)
+    membership = read_membership(manifest, settings.agents, path)
+    if settings.agents > MAX_SITES:
+        raise GossamerError(f"{path}: settings.agents should be at most {MAX_SITES}, found {settings.agents}")
+    agent = membership.agent
+    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *membership.neighbours})
+    return SiteShard(membership, data, weights, settings)

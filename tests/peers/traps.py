@@ -1,4 +1,4 @@
-"""A peer that something happens to at an exact moment of its training: it dies, stops, or waits for the test."""
+"""Traps: a peer dies, stops, or waits for the test at an exact moment of its training."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from gossamer import files
 from gossamer.peers import process as peer
 from gossamer.peers import work
 from gossamer.peers.network.sockets import Sockets
-from gossamer.peers.program import begin
+from gossamer.peers.program import train_from
 from gossamer.peers.protocol.wire import FRAME
 
 LIMIT = 100  # seconds after which a peer ends itself, whatever has become of the test
@@ -50,7 +50,7 @@ class Trap:
             os.kill(os.getpid(), signal.SIGKILL if self.action == Action.DIE else signal.SIGSTOP)
 
 
-class _Trapped:
+class _TrapRunner:
     """Follows the training of this process and springs the trap, once."""
 
     def __init__(self, trap: Trap) -> None:
@@ -99,7 +99,7 @@ class _Trapped:
         FSYNC(file)
 
 
-BEGIN, FSYNC = begin, os.fsync
+BEGIN, FSYNC = train_from, os.fsync
 
 
 def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, ...]) -> None:
@@ -110,9 +110,9 @@ def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, .
     for namespace in namespaces:
         _enter(namespace)
     if trap is not None:
-        trapped = _Trapped(trap)
-        work.begin, peer.Sockets, files.os.fsync = trapped.begin, trapped.sockets, trapped.fsync  # type: ignore
-    peer.run_peer(folder, peer.Watch(give_up=LIMIT))
+        runner = _TrapRunner(trap)
+        work.train_from, peer.Sockets, files.os.fsync = runner.begin, runner.sockets, runner.fsync  # type: ignore
+    peer.run_peer(folder, peer.PeerOptions(give_up=LIMIT))
 
 
 def _enter(namespace: Path) -> None:

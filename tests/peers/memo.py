@@ -1,30 +1,30 @@
-"""Training runs that are not computed twice: Algorithm 1 is a pure function of the weights and messages that go in.
+"""Memoised training runs: Algorithm 1 is a pure function of the weights and messages that go in.
 
-What a run yields and keeps is looked up by the bits of everything that it was given; bits that have not been seen
-before are computed. A protocol that lets a wrong message through is found out all the same.
+The exchanges and checkpoints of a run are looked up by the bits of everything that it was given; for new bits they are
+computed. A protocol that lets a wrong message through is detected all the same.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from peers.disks import PretendedDisk, copied
+from peers.disks import FakeDisk, copied
 from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
 from gossamer.agents.exchange import join_parts
 from gossamer.model import Params
-from gossamer.peers.program import begin
-from gossamer.peers.protocol.exchanges import Planned, Program
+from gossamer.peers.program import train_from
+from gossamer.peers.protocol.exchanges import PlannedExchange, Program
 
 
 @dataclass
 class Stage:
-    """What a run does between two inboxes: checkpoints and records, then an exchange, or the end."""
+    """A run between two inboxes: checkpoints and records, then an exchange, or the end."""
 
     saved: list[tuple[int, Params, Params]]
     records: list[tuple[int, Any]]
-    planned: Planned | None
+    planned: PlannedExchange | None
     later: "dict[bytes, Stage]" = field(default_factory=dict)  # by the bits of the inbox
 
 
@@ -51,15 +51,15 @@ class _Recorder:
             return Stage(self.saved, self.records, None)
         # Copies, because the run may overwrite its own.
         messages = {link: join_parts(message).clone() for link, message in exchange.messages.items()}
-        kept = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
-        return Stage(self.saved, self.records, (plan, step, kept))
+        copy = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
+        return Stage(self.saved, self.records, PlannedExchange(plan, step, copy))
 
 
-def remembered(
+def memoise_program(
     memory: dict[bytes, Stage],
     host: Any,
     settings: Any,
-    disk: PretendedDisk,
+    disk: FakeDisk,
     step: int,
     record: Callable[[int, Any], None],
 ) -> Program:
@@ -73,7 +73,7 @@ def remembered(
         stage = stages.get(name)
         if stage is None:
             if run is None:
-                run = begin(host, settings, recorder, step, lambda t, sums: recorder.records.append((t, sums)))
+                run = train_from(host, settings, recorder, step, lambda t, sums: recorder.records.append((t, sums)))
                 for inbox in [None, *given][: len(given)]:
                     recorder.stage(run, inbox)
             stage = stages[name] = recorder.stage(run, given[-1] if given else None)

@@ -1,0 +1,95 @@
+"""Progress of a peer: a report as one JSON object, and log lines about what has changed."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.network.transport import Transport
+from gossamer.peers.protocol.member import Member
+from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
+
+PeerReport = dict[str, Any]
+LOG_INTERVAL = 2.0  # seconds between two log lines, at least
+FIRST_WAIT, LONG_WAIT = 2.0, 15.0  # seconds of waiting that are logged first, and from which on at WARNING
+_logger = logging.getLogger(__name__)
+
+
+def training_step_of(member: Member, first: int) -> int:
+    """The training step of a member whose training begins at the protocol's step `first`."""
+    return max(0, member.position[0] - first)
+
+
+def join_numbers(agents: Sequence[int]) -> str:
+    return ", ".join(map(str, agents))
+
+
+def make_report(
+    member: Member, transport: Transport, metrics: MetricsLog, refusals: RefusalLog, now: float, first: int
+) -> PeerReport:
+    """The agent's progress and what it waits for."""
+    return {
+        "agent": member.membership.agent,
+        "step": training_step_of(member, first),
+        "planning": member.position[0] < first,
+        "epoch": member.epoch,
+        "finished": member.finished,
+        "all_done": member.all_done,
+        "neighbours": list(member.membership.neighbours),
+        "waiting_for": list(member.waiting_for),
+        "waited": round(now - member.waiting_since, 1),
+        "bytes_in": sum(transport.bytes_in.values()),
+        "bytes_out": sum(transport.bytes_out.values()),
+        "planned_bytes": dict(member.sent_bytes),
+        "refused": dict(member.refused + transport.refused),
+        "refused_from": refusals.by_sender(),
+        "dropped": transport.dropped,
+        "cpu_seconds": round(time.process_time(), 3),
+        "metrics": metrics.last,
+    }
+
+
+class ProgressLog:
+    """Logs a peer's reports: what has changed every LOG_INTERVAL, and waiting each time that it has doubled."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._logged_at = -LOG_INTERVAL
+        self._next_wait = FIRST_WAIT
+
+    def add(self, report: PeerReport, now: float) -> None:
+        self._log_waiting(report)
+        if now < self._logged_at + LOG_INTERVAL and not report["all_done"]:
+            return
+        text = _describe(report)
+        if text != self._last:
+            _logger.info("%s", text)
+            self._last, self._logged_at = text, now
+
+    def _log_waiting(self, report: PeerReport) -> None:
+        waited = report["waited"]
+        if waited < FIRST_WAIT:
+            self._next_wait = FIRST_WAIT
+        elif waited >= self._next_wait and report["waiting_for"]:
+            _logger.log(
+                logging.WARNING if waited >= LONG_WAIT else logging.INFO,
+                "agent %d: step %d, epoch %d, waiting %.0f s for agent %s",
+                report["agent"],
+                report["step"],
+                report["epoch"],
+                waited,
+                join_numbers(report["waiting_for"]),
+            )
+            self._next_wait = 2 * waited
+
+
+def _describe(report: PeerReport) -> str:
+    text = f"agent {report['agent']}: step {report['step']}, epoch {report['epoch']}"
+    loss, _, count = (report["metrics"] or {}).get("train", (0.0, 0.0, 0))
+    text += f", loss {loss / count:.4f}" if count else ""
+    text += ", all agents have finished" if report["all_done"] else ", finished" if report["finished"] else ""
+    refused = {reason: n for reason, n in report["refused"].items() if n and reason not in RECOVERY_REASONS}
+    if refused:
+        text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
+    return text

@@ -1,0 +1,152 @@
+"""Signed statements of agents about themselves: the steps that one can restore in an epoch, and that it is done.
+
+A statement is a few bytes followed by the signature of the agent that it is about. A status carries all that its sender
+knows, so that statements spread through the network by gossip. An agent that passes one on cannot change it; the bytes
+that are signed name the run and the epoch, so that a replayed statement is recognised. Each is verified once: one that
+is known already is compared by its bytes.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.signatures import Signatures
+from gossamer.peers.protocol.wire import RefusedError, digest_run, max_status_length
+
+DONE, RESTORABLE = 0, 1  # kinds of statements
+SUBJECT = struct.Struct("<BI")  # kind, and the agent that the statement is about
+EPOCH = struct.Struct("<QQ")  # of restorable steps: the epoch, and the agent's incarnation
+STEP = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    agent: int
+    content: bytes  # with the signature, as it is passed on
+    epoch: int | None = None  # of restorable steps; None: the agent is done, whatever the epoch
+    incarnation: int = 0
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerifiedStatements:
+    """The statements of one status, by agent."""
+
+    restorable: dict[int, Statement] = field(default_factory=dict)
+    done: dict[int, Statement] = field(default_factory=dict)
+
+
+def sign_restorable(
+    run: str, signatures: Signatures, agent: int, epoch: int, incarnation: int, steps: Iterable[int]
+) -> Statement:
+    """An agent's statement of the steps that it can restore in an epoch."""
+    chosen = tuple(steps)
+    body = SUBJECT.pack(RESTORABLE, agent) + EPOCH.pack(epoch, incarnation) + b"".join(map(STEP.pack, chosen))
+    return Statement(agent, body + signatures.sign(_bind_to_run(run, body)), epoch, incarnation, chosen)
+
+
+def sign_done(run: str, signatures: Signatures, agent: int) -> Statement:
+    """An agent's statement that its result is on its disk."""
+    body = SUBJECT.pack(DONE, agent)
+    return Statement(agent, body + signatures.sign(_bind_to_run(run, body)))
+
+
+class StatementTable:
+    """The statements that an agent knows: of the current epoch about restorable steps, and of any about being done."""
+
+    def __init__(self, config: ProtocolConfig) -> None:
+        self._config, self._membership = config, config.membership
+        self.restorable: dict[int, Statement] = {}
+        self.done: dict[int, Statement] = {}
+        self.contents: tuple[bytes, ...] = ()  # to pass on
+
+    def open_epoch(self, epoch: int, steps: Iterable[int]) -> None:
+        """Forget the steps of the last epoch, and state this agent's own."""
+        config, agent = self._config, self._membership.agent
+        own = sign_restorable(self._membership.run, config.signatures, agent, epoch, config.incarnation, steps)
+        self.restorable = {agent: own}
+        self._collect_contents()
+
+    def add_own_done(self) -> None:
+        """State that this agent is done."""
+        agent = self._membership.agent
+        own = sign_done(self._membership.run, self._config.signatures, agent)
+        self.add(VerifiedStatements(done={agent: own}))
+
+    def add(self, received: VerifiedStatements) -> None:
+        """Add statements; of two about one agent the first stays."""
+        self.restorable = {**received.restorable, **self.restorable}
+        self.done = {**received.done, **self.done}
+        self._collect_contents()
+
+    def verify(self, contents: Iterable[bytes], epoch: int, current: int) -> VerifiedStatements:
+        """Verify the statements of a status of an epoch; restorable steps from before the current one are left out."""
+        known = {one.content: one for table in (self.restorable, self.done) for one in table.values()}
+        verified = VerifiedStatements()
+        for content in contents:
+            statement = known.get(content) or self._parse(content)
+            if statement.epoch not in (None, epoch):  # one that is known may be of the epoch before
+                raise RefusedError(
+                    "signature", f"agent {statement.agent}'s steps of epoch {statement.epoch} in {epoch}"
+                )
+            if content not in known:
+                if statement.epoch is not None and epoch < current:
+                    continue
+                self._check_signature(statement)
+            table = verified.done if statement.epoch is None else verified.restorable
+            if statement.agent in table:
+                raise RefusedError("malformed", "two statements of a kind about one agent")
+            table[statement.agent] = statement
+        return verified
+
+    def find_contradiction(self, received: Mapping[int, Statement]) -> Statement | None:
+        """A statement about another agent that differs from the one known in the same epoch."""
+        for agent, statement in received.items():
+            known = self.restorable.get(agent, statement)
+            if agent != self._membership.agent and known.content != statement.content:
+                return statement
+        return None
+
+    def _parse(self, content: bytes) -> Statement:
+        end = len(content) - self._config.signatures.size
+        if end < SUBJECT.size:
+            raise RefusedError("malformed", "a statement that is cut off")
+        kind, agent = SUBJECT.unpack_from(content)
+        if agent >= self._membership.num_agents:
+            raise RefusedError("malformed", "an agent that does not exist")
+        if kind == DONE and end == SUBJECT.size:
+            return Statement(agent, content)
+        begin = SUBJECT.size + EPOCH.size
+        if kind != RESTORABLE or end < begin or (end - begin) % STEP.size:
+            raise RefusedError("malformed", "a statement of no kind")
+        epoch, incarnation = EPOCH.unpack_from(content, SUBJECT.size)
+        steps = tuple(number for (number,) in STEP.iter_unpack(content[begin:end]))
+        ascending = all(a < b for a, b in pairwise(steps))
+        if not ascending or steps[:1] != (0,) or len(steps) > self._config.keep + 1 or steps[-1] > self._config.steps:
+            raise RefusedError("malformed", "steps that nobody can restore")
+        return Statement(agent, content, epoch, incarnation, steps)
+
+    def _check_signature(self, statement: Statement) -> None:
+        signatures = self._config.signatures
+        end = len(statement.content) - signatures.size
+        body, signature = statement.content[:end], statement.content[end:]
+        if not signatures.verifies(statement.agent, _bind_to_run(self._membership.run, body), signature):
+            what = "that it is done" if statement.epoch is None else f"its steps of epoch {statement.epoch}"
+            raise RefusedError("signature", f"agent {statement.agent} has not signed {what}")
+
+    def _collect_contents(self) -> None:
+        self.contents = tuple(one.content for table in (self.restorable, self.done) for one in table.values())
+
+
+def max_status_bytes(config: ProtocolConfig) -> int:
+    """Bytes of the longest status of a run: of every agent the steps of all its checkpoints and step 0, and "done"."""
+    done = SUBJECT.size + config.signatures.size
+    restorable = done + EPOCH.size + STEP.size * (config.keep + 1)
+    return max_status_length(config.membership.num_agents, (restorable, done))
+
+
+def _bind_to_run(run: str, body: bytes) -> bytes:
+    """The bytes that are signed: a statement of one run and of no other."""
+    return b"gossamer" + digest_run(run) + body
