@@ -128,6 +128,7 @@ def test_mutations_of_what_a_site_names(tmp_path: Path, name: str) -> None:
 
 def test_mutations_of_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
+    keys = [make_agent_keys()[0] for _ in range(2)]
     path.write_text(f"# agents\n10.0.0.1:5555 {keys[0]}\n10.0.0.2:5555\nhost.example:99 {keys[1]}\n")
     mutants(path, lambda: read_hosts(path, 3), 400)
 
