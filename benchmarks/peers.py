@@ -30,7 +30,7 @@ from gossamer.peers.local_processes import find_free_ports, write_local_shards
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.program import make_schedule
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, host_of, host_of_settings, make_deployment
+from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings, make_settings
@@ -93,7 +93,7 @@ def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[f
 
 def simulation(deployment: Deployment, settings: Settings) -> float:
     torch.set_num_threads(1)
-    host = host_of(deployment, settings)
+    host = build_host(deployment, settings)
     for _ in range(WARM):
         host, _ = run(training_step(host))
     began = time.perf_counter()
@@ -106,7 +106,7 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
-    steps = [make_schedule(host_of_settings(shard.share, settings), settings).mixed for shard in shards]
+    steps = [make_schedule(build_share_host(shard.share, settings), settings).mixed for shard in shards]
     return [
         {
             k: {z: torch.Size(shape).numel() * (dtype or settings.torch_dtype).itemsize for z, shape in shapes.items()}

@@ -22,7 +22,7 @@ from gossamer.data import load, make_graph
 from gossamer.engines.simulation import run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import num_workers, run_trials, train_alone
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import make_settings
 
 
@@ -51,7 +51,7 @@ def stacked(trials: list[dict[str, Any]]) -> float:
         np.concatenate([d.assignment + i * m for i, d in enumerate(deployments)]),
         sparse.block_diag([d.combination for d in deployments]).toarray(),
         range(m * len(trials)),
-        host_of(deployments[0], settings).training,
+        build_host(deployments[0], settings).training,
     )
     began = time.perf_counter()
     for _ in range(settings.steps):

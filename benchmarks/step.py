@@ -25,14 +25,14 @@ from gossamer.agents import loss_gradient, training_step
 from gossamer.agents.dropout import Drop
 from gossamer.agents.step import step_size
 from gossamer.data import DataGraph
-from gossamer.engines.simulation import run, start
+from gossamer.engines.simulation import run, start_run
 from gossamer.runs.settings import make_settings
 
 Step = Callable[[], object]
 
 
 def distributed(graph: DataGraph, agents: int) -> Step:
-    state = [start(graph, make_settings({"dataset": graph.name, "agents": agents, "topology": "complete"})).host]
+    state = [start_run(graph, make_settings({"dataset": graph.name, "agents": agents, "topology": "complete"})).host]
 
     def step() -> None:
         state[0], _ = run(training_step(state[0]))

@@ -58,7 +58,7 @@ EDGES = {  # third-party libraries, each behind few modules
     },
     "threadpoolctl": {"topology/design.py"},
     "pymetis": {"assignment/simple.py"},
-    "rich": {*COMMANDS, "report/terminal.py", "report/bars.py"},
+    "rich": {*COMMANDS, "report/terminal.py", "report/agent_tables.py", "report/bars.py"},
 }
 
 
@@ -122,3 +122,20 @@ def test_a_package_maps_all_its_modules(package: Path) -> None:
     mapped = set(re.findall(r"^ {4}(\w+)  *\S", docstring, re.MULTILINE))
     modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert mapped == modules | {folder.name for folder in PACKAGES if folder.parent == package}
+
+
+# Names with the same meaning wherever they occur: a command and what it calls, one figure and the next.
+SHARED = {"EXAMPLES", "T", "main", "predict", "reproduce", "train", "topology"}
+
+
+def test_one_name_has_one_meaning() -> None:
+    homes: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+            for name in (*names, *(one.id for one in targets if isinstance(one, ast.Name))):
+                homes.setdefault(name, set()).add(str(path.relative_to(SOURCE)))
+    double = {name: sorted(found) for name, found in homes.items() if len(found) > 1 and not name.startswith("_")}
+    assert not {name: found for name, found in double.items() if name not in SHARED}

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import gossamer
 from gossamer.data import DataGraph
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 from scaling.measure import Step, deployed, distributed, high_water_mark, timed
 
 COMPETITORS = ("distributed", "PyG, sparse adjacency", "PyG, edge_index")
@@ -60,7 +60,7 @@ def own_process(dataset: str, agents: int, steps: int, name: str) -> None:
         step = distributed(deployed(graph, agents)[1])
     else:
         step = pyg(graph, sparse_adjacency=name.endswith("sparse adjacency"))
-    with kept_memory() if name == "distributed" else nullcontext():  # as training.go_on has it
+    with keep_memory() if name == "distributed" else nullcontext():  # as the commands do
         seconds = [timed(step)[0] for _ in range(steps + 1)]
     print(json.dumps({"seconds": seconds[1:], "memory": high_water_mark()}))
 

@@ -12,8 +12,8 @@ import torch
 from gossamer.agents import Host, training_step
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import run
-from gossamer.runs.deployment import Deployment, host_of, make_deployment
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.deployment import Deployment, build_host, make_deployment
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.settings import make_settings
 
 Step = Callable[[], object]
@@ -34,7 +34,7 @@ def on_the_processor(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def median_step(step: Step, rounds: int) -> float:
     """Processor seconds of a step on one thread, after one that is not counted; a busy machine changes them little."""
-    with kept_memory():
+    with keep_memory():
         step()
         return statistics.median(on_the_processor(step)[0] for _ in range(rounds))
 
@@ -50,7 +50,7 @@ def deployed(graph: DataGraph, agents: int, hidden: int = 64, **settings: Any) -
     chosen = {"agents": agents, "assignment": "streaming", "topology": "needed", "hidden": hidden, **settings}
     how = make_settings(chosen)
     deployment = make_deployment(graph, how)
-    return deployment, host_of(deployment, how)
+    return deployment, build_host(deployment, how)
 
 
 def distributed(host: Host) -> Step:

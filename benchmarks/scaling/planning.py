@@ -8,7 +8,7 @@ import gossamer
 from gossamer.agents.share import make_share, make_whole
 from gossamer.assignment import partition_stream
 from gossamer.data import DataGraph
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
 from scaling.measure import on_the_processor as timed
@@ -35,7 +35,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
     settings = make_settings({"agents": agents, "topology": "needed"})
     partition, owner = timed(lambda: partition_stream(graph.adjacency, agents, 0))
     deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
-    hosting, _ = timed(lambda: host_of(deployment, settings))
+    hosting, _ = timed(lambda: build_host(deployment, settings))
     counting, _ = timed(lambda: count_messages(deployment, settings))
     sharing, _ = timed(lambda: _cut_all(deployment, agents))
     return {

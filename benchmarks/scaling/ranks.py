@@ -28,9 +28,9 @@ from gossamer.agents import Inbox, Outbox, training_step
 from gossamer.data import DataGraph
 from gossamer.engines.cluster import job
 from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
+from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.model.sparse import make_operator
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.settings import Settings, make_settings
 from scaling.measure import high_water_mark, timed
 
@@ -89,8 +89,8 @@ def _ranks(folder: Path, size: int, steps: int, kind: str) -> dict[str, Any]:
 def one_rank(folder: Path, steps: int, kind: str) -> None:
     """Print the seconds of each step but the first, what was sent in a step and what was planned."""
     torch.set_num_threads(1)
-    with job.joined() as rank, kept_memory():
-        state = begin_on_shards(folder)
+    with job.join_job() as rank, keep_memory():
+        state = start_on_shards(folder)
         engine = state.engine
         assert isinstance(engine, Cluster)
         go = _Apart(settings=state.settings).run if kind == "apart" else engine.run
@@ -106,7 +106,7 @@ def one_rank(folder: Path, steps: int, kind: str) -> None:
         whole = {phase: int(engine.total(torch.tensor(count))) for phase, count in sent.items()}
         memory = engine.total(torch.tensor(high_water_mark()))
         if rank == 0:
-            planned = {phase: state.stored["between_ranks"][phase] for phase in PHASES}
+            planned = {phase: state.plan["between_ranks"][phase] for phase in PHASES}
             print(json.dumps({"seconds": seconds[1:], "memory": int(memory), "sent": whole, "planned": planned}))
 
 
@@ -163,7 +163,7 @@ def _product(path: Path, gate: Any, results: Any, rounds: int = 10) -> None:
     operator, dense = make_operator(matrix, torch.float32), torch.ones(matrix.shape[1], WIDTH)
     seconds = []
     repeats = max(1, 10**7 // matrix.nnz)  # a tenth of a second or more
-    with kept_memory():
+    with keep_memory():
         operator @ dense
         for _ in range(rounds):
             gate.wait()

@@ -10,7 +10,7 @@ from gossamer.agents.consensus import parse_method
 from gossamer.data import load
 from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
-from gossamer.runs.deployment import network_of
+from gossamer.runs.deployment import build_network
 from gossamer.runs.settings import make_settings
 from sending.runs import WITHIN, compared, mean_of, verdict
 
@@ -50,7 +50,9 @@ def make_plan(datasets: Sequence[str], seeds: int) -> TrialPlan:
 
 def _as_rare_as(dataset: str, compression: str) -> int:
     """Every how many steps plain consensus costs what a compressed one does at every step."""
-    shapes = network_of(load(dataset), make_settings({"dataset": dataset})).shapes()
+    graph = load(dataset)
+    settings = make_settings({"dataset": dataset})
+    shapes = build_network(graph.num_features, graph.num_outputs, settings).shapes()
     return round(parse_method("none").payload(shapes, 4) / parse_method(compression).payload(shapes, 4))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import (
     Curve,
@@ -23,6 +23,7 @@ from gossamer.experiments.trials import (
     train_to_end,
 )
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.settings import make_settings
 
@@ -54,7 +55,8 @@ def measured(folder: Path, trial: Trial) -> Curve:
     settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
-        state = train_to_end(start(load(settings.dataset, settings.seed), settings))
+        with keep_memory():
+            state = train_to_end(start_run(load(settings.dataset, settings.seed), settings))
         counted = state.messages
         told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
         headers = PAYLOAD_OFFSET * told * settings.consensus_method.exchanges

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gossamer.api import Result, predict, resume, train
     from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
     from gossamer.errors import GossamerError, GossamerWarning
+    from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "DataGraph",
     "GossamerError",
     "GossamerWarning",
+    "Observer",
     "Result",
     "Settings",
     "from_networkx",
@@ -53,6 +55,7 @@ _HOMES = {  # imported when first used, so that `import gossamer` does not impor
     "gossamer.api": ("Result", "predict", "resume", "train"),
     "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
     "gossamer.errors": ("GossamerError", "GossamerWarning"),
+    "gossamer.runs.observers": ("Observer",),
     "gossamer.runs.settings": ("Settings",),
 }
 

@@ -1,7 +1,8 @@
-"""One training run beside its two references: the centralised network and the same without the graph (Sec. V-A)."""
+"""The Python interface: train, resume and predict; a run beside its two references, the centralised network and the
+same without the graph (Sec. V-A)."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +12,21 @@ from torch import Tensor
 
 from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runs import directory
-from gossamer.runs.advice import warn_before
+from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
+from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
+from gossamer.runs.run import Run, StartRun
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Run, baseline_settings, disagreement_of, go_on
+from gossamer.runs.training import ShouldStop, baseline_settings, measure_disagreement, run_training
 
-HooksFor = Callable[[str, int, int], Hooks]  # of a model's name, its first step and its last
+Display = Callable[[str, int, int], Observer]  # of a model's name, its first step and its last
 
 
 @dataclass
@@ -42,7 +45,7 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run directory, picture included."""
         target = Path(folder)
-        with directory.claimed(target):
+        with directory.create_locked(target):
             directory.save_start(target, self.run)
             directory.save_weights(target, self.run)
             _save(target, self)
@@ -54,18 +57,21 @@ def train(
     settings: Settings | None = None,
     *,
     out: str | Path | None = None,
-    hooks: HooksFor | None = None,
+    observers: Sequence[Observer] = (),
+    should_stop: ShouldStop = lambda: False,
+    display: Display | None = None,
     progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
-    begin: directory.Begin = start,
+    start: StartRun = start_run,
     **options: Unpack[Options],
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
     `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
     C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
-    `progress` follows the design of the topology, `hooks` the training; `begin` puts the agents on other hosts than
-    one in this process.
+    `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
+    each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
+    hosts than one in this process.
     """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
@@ -82,54 +88,60 @@ def train(
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed)
-    result = Result(begin(graph, settings, progress=progress, **(given or {})))
+    result = Result(start(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
-        warn_before(result.run.deployment, settings)
+        warn_before_training(result.run.deployment, settings)
     if out is None:
-        return finish(result, graph, None, hooks)
+        return finish(result, graph, None, observers, should_stop, display)
     folder = Path(out)
-    with directory.claimed(folder) if result.run.engine.leads else nullcontext():
+    with directory.create_locked(folder) if result.run.engine.leads else nullcontext():
         if result.run.engine.leads:
             directory.save_start(folder, result.run)
-        return finish(result, graph, folder, hooks)
+        return finish(result, graph, folder, observers, should_stop, display)
 
 
 def resume(
     folder: str | Path,
     steps: int | None = None,
-    hooks: HooksFor | None = None,
     *,
     graph: DataGraph | None = None,
     shift: Any = None,
-    begin: directory.Begin = start,
+    observers: Sequence[Observer] = (),
+    should_stop: ShouldStop = lambda: False,
+    display: Display | None = None,
+    start: StartRun = start_run,
 ) -> Result:
-    """Go on with a run directory where its last checkpoint stands.
+    """Continue a run directory from its last checkpoint; see `train` for what follows it.
 
     A graph or shift operator that was given to `train` from memory must be given again. Ranks of a job have the folder
     locked already.
     """
     path = Path(folder)
-    with directory.gone_on_with(path) if begin is start else nullcontext():
+    with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
-            graph = graph_of(path)
-        state = directory.read_run(path, graph, begin, steps, shift)
+            graph = load_graph(path)
+        run = directory.read_run(path, graph, start, steps, shift)
         histories = directory.read_references(path)
-        if state.engine.leads:
-            directory.save_summary(path, state, directory.read_summary(path))  # a killed run goes on to the new steps
-        return finish(Result(state, baseline_histories=histories), graph, path, hooks)
+        if run.engine.leads:
+            directory.save_summary(path, run, directory.read_summary(path))  # a killed run goes on to the new steps
+        result = Result(run, baseline_histories=histories)
+        return finish(result, graph, path, observers, should_stop, display)
 
 
 def predict(
-    folder: str | Path, *, graph: DataGraph | None = None, shift: Any = None, begin: directory.Begin = start
+    folder: str | Path, *, graph: DataGraph | None = None, shift: Any = None, start: StartRun = start_run
 ) -> Tensor:
-    """Every vertex's output with the weights that a run left behind (eq. (5)-(7)), in vertex order."""
+    """Every vertex's output with the weights that a run left behind (eq. (5)-(7)), in vertex order.
+
+    On ranks of a job (`start=start_on_ranks`) every rank returns all outputs.
+    """
     path = Path(folder)
-    return directory.read_weights(path, graph_of(path) if graph is None else graph, begin, shift).predict()
+    return directory.read_weights(path, load_graph(path) if graph is None else graph, start, shift).predict()
 
 
-def graph_of(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
-    """The data graph that a run directory names."""
-    settings = directory.read_settings_of(folder)
+def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
+    """Load the data graph that a run directory names."""
+    settings = directory.read_run_settings(folder)
     try:
         return load(settings.dataset, settings.seed, progress)
     except GossamerError as error:
@@ -139,49 +151,58 @@ def graph_of(folder: Path, progress: Callable[[int, int], None] | None = None) -
         ) from None
 
 
-def finish(result: Result, graph: DataGraph | None, folder: Path | None, hooks: HooksFor | None) -> Result:
-    """Train what is left, and sum up; an interruption between two steps keeps what is done. The references are trained
-    by the process that leads, alone."""
-    settings = result.run.settings
-    make_hooks = hooks or (lambda name, first, last: Hooks())
-    mine = make_hooks("distributed", result.run.host.step, settings.steps)
-    if folder is not None:
-        mine = Hooks(mine.on_step, mine.on_record, lambda run: directory.save_checkpoint(folder, run), mine.should_stop)
+def finish(
+    result: Result,
+    graph: DataGraph | None,
+    folder: Path | None,
+    observers: Sequence[Observer] = (),
+    should_stop: ShouldStop = lambda: False,
+    display: Display | None = None,
+) -> Result:
+    """Train the steps that are left and summarise; a stop between two steps keeps what is done. The references are
+    trained by the process that leads, alone, and skipped without a graph."""
+    run, settings = result.run, result.run.settings
+    show = display or (lambda name, first, last: Observer())
+    saver = [directory.make_saver(folder)] if folder is not None else []
     try:
-        go_on(result.run, mine)
+        run_training(run, [*saver, show("distributed", run.host.step, settings.steps), *observers], should_stop)
     except GossamerError:
-        if folder is not None and result.run.engine.leads:
-            directory.save_summary(folder, result.run, {})
+        if folder is not None and run.engine.leads:
+            directory.save_summary(folder, run, {})
         raise
-    result.summary = _summary(result.run)
-    if folder is not None:
-        directory.save_weights(folder, result.run)
-    if not result.run.engine.leads:
+    result.summary = _summarise(run)
+    if not run.engine.leads:
         return result
     if folder is not None:
-        directory.save_summary(folder, result.run, result.summary, result.complete)
-    if settings.baselines and result.run.complete and graph is not None:
-        for name, reference in baseline_settings(settings).items():
-            if name == "centralised" and settings.agents == 1:
-                result.baseline_histories[name] = result.run.history
-            done = result.baseline_histories.get(name)
-            if done and done[-1]["step"] == settings.steps:
-                result.summary[name] = _masks_of(done[-1])
-                continue
-            shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
-            other = start(graph, reference, shift=shift)
-            try:
-                go_on(other, make_hooks(name, 0, settings.steps))
-            except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
-                warnings.warn(f"the {name} reference: {error}", GossamerWarning, stacklevel=2)
-                other.settings = other.settings.model_copy(update={"steps": other.host.step})
-            if not other.complete:
-                break
-            result.summary[name] = _final(other)
-            result.baseline_histories[name] = other.history
+        directory.save_summary(folder, run, result.summary, result.complete)
+    if settings.baselines and run.complete and graph is not None:
+        _train_references(result, graph, should_stop, show)
     if folder is not None:
         _save(folder, result)
     return result
+
+
+def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop, show: Display) -> None:
+    """Train the references that are not done, and add them to the summary; a stop leaves out the rest."""
+    settings = result.run.settings
+    for name, reference in baseline_settings(settings).items():
+        if name == "centralised" and settings.agents == 1:
+            result.baseline_histories[name] = result.run.history
+        done = result.baseline_histories.get(name)
+        if done and done[-1]["step"] == settings.steps:
+            result.summary[name] = _masks_of(done[-1])
+            continue
+        shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
+        other = start_run(graph, reference, shift=shift)
+        try:
+            run_training(other, [show(name, 0, settings.steps)], should_stop)
+        except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
+            warnings.warn(f"the {name} reference: {error}", GossamerWarning, stacklevel=2)
+            other.settings = other.settings.model_copy(update={"steps": other.host.step})
+        if not other.complete:
+            return
+        result.summary[name] = _final_scores(other)
+        result.baseline_histories[name] = other.history
 
 
 def _save(folder: Path, result: Result) -> None:
@@ -190,33 +211,33 @@ def _save(folder: Path, result: Result) -> None:
     draw_curves(
         folder / "curves.png",
         {"distributed": result.run.history, **result.baseline_histories},
-        result.run.facts["num_classes"] is not None,
+        result.run.description["num_classes"] is not None,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )
 
 
-def _final(state: Run) -> Scores:
-    last = state.history[-1]
-    return state.scores() if last["step"] != state.host.step else _masks_of(last)
+def _final_scores(run: Run) -> Scores:
+    last = run.history[-1]
+    return run.scores() if last["step"] != run.host.step else _masks_of(last)
 
 
 def _masks_of(record: Record) -> Scores:
     return {"train": record["train"], "validation": record["validation"], "test": record["test"]}
 
 
-def _summary(state: Run) -> Summary:
+def _summarise(run: Run) -> Summary:
     """The object of `--json`, without the references."""
-    final, apart = _final(state), disagreement_of(state)  # for which all hosts are needed
-    if not state.engine.leads:
+    final, apart = _final_scores(run), measure_disagreement(run)  # on all ranks: these are sums over hosts
+    if not run.engine.leads:
         return {"distributed": final}
-    messages = state.messages
+    messages = run.messages
     return {
         "distributed": final,
         "disagreement": apart,
-        "stationarity": state.history[-1]["stationarity"],
-        "best_stationarity": state.history[-1]["best_stationarity"],
-        "steps": state.host.step,
-        "edges_kept": state.facts["edges_kept"],
-        "messages": {**messages, "total_bytes": total_bytes(messages, state.settings, state.host.step)},
-        "seconds": state.seconds,
+        "stationarity": run.history[-1]["stationarity"],
+        "best_stationarity": run.history[-1]["best_stationarity"],
+        "steps": run.host.step,
+        "edges_kept": run.description["edges_kept"],
+        "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
+        "seconds": run.seconds,
     }

@@ -8,21 +8,21 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-Result = TypeVar("Result")
-Outer = TypeVar("Outer")
-Reply = TypeVar("Reply")
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
+_Outer = TypeVar("_Outer")
+_Reply = TypeVar("_Reply")
 
 
 @dataclass(frozen=True)
-class Returned(Generic[Result]):
+class Returned(Generic[_Result]):
     """Return value of a generator that has ended."""
 
-    value: Result
+    value: _Result
 
 
-def advance(generator: Generator[Question, Answer, Result], answer: Any = None) -> Question | Returned[Result]:
+def advance(generator: Generator[_Question, _Answer, _Result], answer: Any = None) -> _Question | Returned[_Result]:
     """Send an answer (None starts a generator) and return the next question, or what the generator returned."""
     try:
         return generator.send(answer)
@@ -30,7 +30,7 @@ def advance(generator: Generator[Question, Answer, Result], answer: Any = None) 
         return Returned(done.value)
 
 
-def drive(generator: Generator[Question, Answer, Result], answer: Callable[[Question], Answer]) -> Result:
+def drive(generator: Generator[_Question, _Answer, _Result], answer: Callable[[_Question], _Answer]) -> _Result:
     """Run a generator to its end, with a function that answers its questions."""
     reached = advance(generator)
     while not isinstance(reached, Returned):
@@ -39,8 +39,8 @@ def drive(generator: Generator[Question, Answer, Result], answer: Callable[[Ques
 
 
 def delegate(
-    generator: Generator[Question, Answer, Result], answer: Callable[[Question], Generator[Outer, Reply, Answer]]
-) -> Generator[Outer, Reply, Result]:
+    generator: Generator[_Question, _Answer, _Result], answer: Callable[[_Question], Generator[_Outer, _Reply, _Answer]]
+) -> Generator[_Outer, _Reply, _Result]:
     """Run a generator inside another one, which answers its questions by questions of its own."""
     reached = advance(generator)
     while not isinstance(reached, Returned):

@@ -21,7 +21,7 @@ from gossamer.errors import GossamerError
 from gossamer.model.layers import LAYERS
 from gossamer.model.losses import losses
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.runs.deployment import host_of
+from gossamer.runs.deployment import build_host
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
 
@@ -109,7 +109,7 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
     def note(outbox: Outbox) -> None:
         sent[str(outbox.phase)] += sum(join_parts(m).numel() * 8 for m in outbox.messages.values())
 
-    hosts = [host_of(deployment, settings, [k]) for k in range(deployment.num_agents)]
+    hosts = [build_host(deployment, settings, [k]) for k in range(deployment.num_agents)]
     run_together([watched(training_step(host), note) for host in hosts])
     counted = count_messages(deployment, settings)
     assert dict(sent) == {phase: counted[phase]["bytes"] for phase in ("forward", "backward", "consensus")}

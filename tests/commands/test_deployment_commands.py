@@ -17,7 +17,7 @@ from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
-from gossamer.report.terminal import process_table
+from gossamer.report.agent_tables import process_table
 from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]

@@ -19,7 +19,7 @@ from gossamer.data.site import read_site
 from gossamer.data.tables import read_tables
 from gossamer.errors import GossamerError
 from gossamer.files import read_text
-from gossamer.runs.deployment import assigned
+from gossamer.runs.deployment import assign_vertices
 from gossamer.runs.settings import Settings
 from gossamer.runs.topologies import read_shared_edges
 
@@ -74,7 +74,7 @@ def test_mutations_of_a_site(tmp_path: Path, name: str) -> None:
 def test_mutations_of_an_assignment(tmp_path: Path) -> None:
     path = tmp_path / "owner.csv"
     path.write_text("vertex,agent\n" + "".join(f"{i},{i % 3}\n" for i in range(60)))
-    mutants(path, lambda: assigned(GRAPH, Settings(assignment=str(path), agents=3)), 400, 10)
+    mutants(path, lambda: assign_vertices(GRAPH, Settings(assignment=str(path), agents=3)), 400, 10)
 
 
 def test_mutations_of_roads(tmp_path: Path) -> None:

@@ -10,16 +10,20 @@ import torch
 import torch.distributed as dist
 
 from gossamer.agents.step import training_step
+from gossamer.api import predict
 from gossamer.engines.cluster import job
 from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.rank_shards import begin_on_shards, cut_for_ranks
-from gossamer.engines.cluster.shared_memory import Beside, find_nearby
+from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
+from gossamer.engines.cluster.shared_memory import SharedChannel, connect_local_ranks
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.theory import small_problem
 from gossamer.runs import directory
 from gossamer.runs.message_counts import between_hosts
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Run, go_on
+from gossamer.runs.tensors import write_tensors
+from gossamer.runs.training import run_training
 
 CASES: dict[str, dict[str, Any]] = {
     "gcn, gd": {"update": "gd", "step_size": 0.1},
@@ -40,54 +44,75 @@ def settings_of(case: str) -> Settings:
 
 
 def main(folder: Path) -> None:
-    with job.joined() as rank:
+    with job.join_job() as rank:
         if dist.get_world_size() > 1:
             _check_mistakes(rank)
         for number, case in enumerate(CASES):
             settings = settings_of(case)
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
-            state = go_on(job.begin_on_ranks(small_problem(), settings))
+            state = run_training(job.start_on_ranks(small_problem(), settings))
             directory.save_weights(folder / str(number), state)
             _check_bytes(state, settings)
         _train_from_shards(folder / "cut", rank)
+        _predict(folder / "cut")
+        _check_own_shift()
         _train_apart(folder / "apart")
 
 
 def _train_apart(folder: Path) -> None:
-    """The first case as if only ranks 2 and 3 were on one machine: the others meet over the network."""
+    """The first case as if only ranks 2 and 3 were on one machine: the others use the network."""
 
-    def nearby(rank: int, texts: Any) -> dict[int, Beside]:
-        return {other: line for other, line in find_nearby(rank, texts).items() if other // 2 == rank // 2 == 1}
+    def connect(rank: int, gather_texts: Any) -> dict[int, SharedChannel]:
+        channels = connect_local_ranks(rank, gather_texts)
+        return {other: channel for other, channel in channels.items() if other // 2 == rank // 2 == 1}
 
     folder.mkdir(exist_ok=True)
     settings = settings_of("gcn, gd")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "find_nearby", nearby)
-        state = go_on(job.begin_on_ranks(small_problem(), settings))
+        patch.setattr(job, "connect_local_ranks", connect)
+        state = run_training(job.start_on_ranks(small_problem(), settings))
     directory.save_weights(folder, state)
     _check_bytes(state, settings)
 
 
 def _train_from_shards(folder: Path, rank: int) -> None:
-    """The first case once more, each rank from what was cut for it; stopped half-way, and gone on with."""
+    """The first case once more, each rank from what was cut for it; stopped half-way and resumed."""
     settings = settings_of("gcn, gd")
-    with job.together():
+    with job.share_errors():
         if rank == 0:
             cut_for_ranks(folder, small_problem(), settings, dist.get_world_size())
-    half = go_on(begin_on_shards(folder, steps=settings.steps // 2))
+    half = run_training(start_on_shards(folder, steps=settings.steps // 2))
     directory.save_checkpoint(folder, half)
     dist.barrier()
-    directory.save_weights(folder, go_on(begin_on_shards(folder)))
+    directory.save_weights(folder, run_training(start_on_shards(folder)))
     if rank == 0:
         (folder / "rank-0" / "share.safetensors").unlink()
     with pytest.raises(GossamerError, match="is missing; copy the shard again"):
-        begin_on_shards(folder)
+        start_on_shards(folder)
+
+
+def _predict(folder: Path) -> None:
+    """Every rank returns all outputs, of which the first rank's are stored."""
+    outputs = predict(folder, graph=small_problem(), start=job.start_on_ranks)
+    everyone = [torch.empty_like(outputs) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, outputs)
+    assert all(torch.equal(other, outputs) for other in everyone)
+    if dist.get_rank() == 0:
+        write_tensors(folder / "predictions.safetensors", {"outputs": outputs})
+
+
+def _check_own_shift() -> None:
+    """A run with a user's shift operator is known by it, whatever hosts it."""
+    settings, graph = settings_of("gcn, gd"), small_problem()
+    shift = start_run(graph, settings).deployment.shift * 0.5
+    ranks, alone = (start(graph, settings, shift=shift) for start in (job.start_on_ranks, start_run))
+    assert ranks.fingerprint == alone.fingerprint != graph.fingerprint()
 
 
 def _check_mistakes(rank: int) -> None:
-    """What is wrong on one rank ends all of them, with the same words."""
+    """A mistake on one rank ends all of them, with the same message."""
     settings = settings_of("never")
-    with pytest.raises(GossamerError, match="rank 1: no such file"), job.together():
+    with pytest.raises(GossamerError, match="rank 1: no such file"), job.share_errors():
         _fail_on(1, rank)
     for changes, message in (
         ({"seed": rank}, "all ranks must run the same: --seed is 0 on rank 0, 1 on rank 1"),
@@ -95,9 +120,9 @@ def _check_mistakes(rank: int) -> None:
         ({"assignment": "nowhere"}, "rank 0: expected an assignment among"),  # which the first rank alone makes
     ):
         with pytest.raises(GossamerError, match=message):
-            job.begin_on_ranks(small_problem(), settings.model_copy(update=changes))
+            job.start_on_ranks(small_problem(), settings.model_copy(update=changes))
     with pytest.raises(GossamerError, match="all ranks must run the same: the data is"):
-        job.begin_on_ranks(small_problem(seed=rank), settings)
+        job.start_on_ranks(small_problem(seed=rank), settings)
 
 
 def _fail_on(one: int, rank: int) -> None:
@@ -106,7 +131,7 @@ def _fail_on(one: int, rank: int) -> None:
 
 
 def _check_bytes(state: Run, settings: Settings) -> None:
-    """What goes to other ranks in one step more is what was planned."""
+    """One more step sends the planned bytes to other ranks."""
     engine, every = state.engine, settings.consensus_every
     assert isinstance(engine, Cluster)
     before = dict(engine.sent_bytes)

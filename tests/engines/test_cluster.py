@@ -1,4 +1,4 @@
-"""Ranks of a torchrun job end with the simulation's weights; what goes wrong on one is told and ends all."""
+"""Ranks of a torchrun job end with the simulation's weights and predictions; an error of one ends all."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from scipy import sparse
 
 from gossamer.data import load
 from gossamer.engines.cluster import job
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.experiments.theory import small_problem
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
-from gossamer.runs.training import go_on
+from gossamer.runs.training import run_training
 
 RANKS = Path(__file__).parent / "ranks.py"
 SMALL = ("digits", "--agents", "4", "--topology", "complete", "--no-baselines", "--hidden", "8", "--dtype", "float64")
@@ -39,8 +39,8 @@ def torchrun(ranks: int, *arguments: str, **environment: str) -> subprocess.Pope
     )
 
 
-def finished(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
-    """Exit code and output; nothing is left behind, whatever happens."""
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
+    """Exit code and output; no process survives."""
     try:
         output, _ = process.communicate(timeout=seconds)
         return process.returncode, output
@@ -51,10 +51,10 @@ def finished(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int,
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
-    code, output = finished(torchrun(ranks, str(RANKS), str(tmp_path)))
+    code, output = finish(torchrun(ranks, str(RANKS), str(tmp_path)))
     assert code == 0, output
     for number, case in [*enumerate(CASES), ("cut", "gcn, gd"), ("apart", "gcn, gd")]:
-        expected = go_on(start(small_problem(), settings_of(case)))
+        expected = run_training(start_run(small_problem(), settings_of(case)))
         for name, part in read_tensors(tmp_path / str(number) / "weights.safetensors").items():
             torch.testing.assert_close(part, expected.host.params[name], rtol=0, atol=1e-10)
         records = [json.loads(line) for line in (tmp_path / str(number) / "metrics.jsonl").read_text().splitlines()]
@@ -63,23 +63,32 @@ def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
             for value in ("disagreement", "stationarity"):
                 assert found[value] == pytest.approx(right[value], rel=1e-9)
             assert found["test"]["loss"] == pytest.approx(right["test"]["loss"], rel=1e-9)
+        if number == "cut":
+            outputs = read_tensors(tmp_path / "cut" / "predictions.safetensors")["outputs"]
+            torch.testing.assert_close(outputs, expected.predict(), rtol=0, atol=1e-10)
 
 
-def test_a_run_resumes_on_another_number_of_ranks(tmp_path: Path) -> None:
-    def run(ranks: int, *arguments: str) -> None:
-        code, output = finished(torchrun(ranks, "-m", "gossamer", "cluster", *arguments))
+def test_a_run_resumes_and_predicts_on_another_number_of_ranks(tmp_path: Path) -> None:
+    def run(ranks: int, *arguments: str) -> str:
+        code, output = finish(torchrun(ranks, "-m", "gossamer", *arguments))
         assert code == 0, output
+        return output
 
-    run(3, *SMALL, "--steps", "12", "--out", str(tmp_path / "parts"))
-    run(2, "--resume", str(tmp_path / "parts"), "--steps", "30")
+    run(3, "cluster", *SMALL, "--steps", "12", "--out", str(tmp_path / "parts"))
+    run(2, "cluster", "--resume", str(tmp_path / "parts"), "--steps", "30")
     given = {"agents": 4, "topology": "complete", "hidden": 8, "dtype": "float64", "steps": 30}
-    whole = go_on(start(load("digits"), make_settings(given))).host.params
+    whole = run_training(start_run(load("digits"), make_settings(given))).host.params
     parts = read_tensors(tmp_path / "parts" / "weights.safetensors")
     for name, part in whole.items():
         torch.testing.assert_close(parts[name], part, rtol=0, atol=1e-10)
     summary = json.loads((tmp_path / "parts" / "run.json").read_text())
     assert summary["complete"]
     assert summary["step"] == 30
+    output = run(2, "predict", str(tmp_path / "parts"))
+    assert output.count("Predictions of 1797 vertices") == 1
+    command = [sys.executable, "-m", "gossamer", "predict", str(tmp_path / "parts"), "--out", str(tmp_path / "one.csv")]
+    subprocess.run(command, check=True, timeout=120)
+    assert (tmp_path / "parts" / "predictions.csv").read_text() == (tmp_path / "one.csv").read_text()
 
 
 def _wait_for_checkpoint(job_: "subprocess.Popen[str]", out: Path) -> None:
@@ -101,7 +110,7 @@ def test_a_rank_that_dies_is_named_and_a_restart_goes_on(tmp_path: Path) -> None
         _wait_for_checkpoint(job_, out)
         os.kill(_rank(job_.pid, "1"), signal.SIGKILL)
     finally:
-        code, output = finished(job_, 200)
+        code, output = finish(job_, 200)
     assert code == 0, output
     assert "rank 0 has lost rank 1" in " ".join(output.split()) or "rank 0 was told to end" in output, output
     assert "local_rank: 1" in output  # torchrun's own word
@@ -125,15 +134,15 @@ def test_a_rank_that_is_stopped_is_named_by_all_others_in_time(tmp_path: Path) -
         assert time.monotonic() > began + 3
         os.kill(stopped, signal.SIGKILL)  # torchrun would do it after half a minute
     finally:
-        code, output = finished(job_, 60)
+        code, output = finish(job_, 60)
     assert code != 0
     for rank in (0, 2):
-        told = f"rank {rank} and the others have had no sign of life from rank 1 for 4 s"
-        assert told in " ".join(output.split()), output
+        message = f"rank {rank} and the others have had no sign of life from rank 1 for 4 s"
+        assert message in " ".join(output.split()), output
 
 
 def _has_ended(process: int) -> bool:
-    """Also one that its parent has not noticed yet."""
+    """True also for a process that its parent has not waited for yet."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -149,9 +158,9 @@ def _rank(parent: int, rank: str) -> int:
     raise AssertionError("no such rank")
 
 
-def test_a_mistake_is_told_once_and_ends_all_ranks(tmp_path: Path) -> None:
+def test_a_mistake_is_reported_once_and_ends_all_ranks(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code, output = finished(torchrun(2, "-m", "gossamer", "cluster", "digits", "--agents", "1", "--out", str(out)))
+    code, output = finish(torchrun(2, "-m", "gossamer", "cluster", "digits", "--agents", "1", "--out", str(out)))
     assert code != 0
     assert " ".join(output.split()).count("2 ranks are more than 1 agents") == 1, output
     assert "gossamer/commands" not in output  # the traceback at the end is torchrun's own
@@ -180,7 +189,7 @@ def test_ranks_are_equal_in_work_and_none_is_empty(size: int) -> None:
         network=SimpleNamespace(num_parameters=10),
         shared_edges=shared + shared.T,
     )
-    hosting = job.balanced(deployment, size)  # type: ignore[arg-type]
+    hosting = job.divide_agents(deployment, size)  # type: ignore[arg-type]
     assert set(hosting) == set(range(size))
     assert (np.abs(np.diff(hosting)) <= 1).all()  # a path of agents is cut into pieces
     work = np.bincount(hosting[owner], minlength=size)

@@ -103,8 +103,8 @@ def digest_of_weights(params: Mapping[str, Tensor]) -> str:
 
 def digest_of_summary(summary: Mapping[str, Any]) -> str:
     """The object of --json without its times."""
-    told = {name: part for name, part in summary.items() if name != "seconds"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    parts = {name: part for name, part in summary.items() if name != "seconds"}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def digests(name: str, **changes: Any) -> dict[str, str]:

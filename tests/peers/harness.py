@@ -14,7 +14,7 @@ from gossamer.engines.simulation import run
 from gossamer.experiments.theory import small_problem
 from gossamer.peers.process import PeerOptions, run_folder, run_peer, train_agent
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, host_of, make_deployment
+from gossamer.runs.deployment import Deployment, build_host, make_deployment
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 
@@ -34,7 +34,7 @@ def deployed(**changes: Any) -> tuple[Deployment, Settings]:
 
 
 def simulated(deployment: Deployment, settings: Settings) -> dict[str, torch.Tensor]:
-    host = host_of(deployment, settings)
+    host = build_host(deployment, settings)
     for _ in range(settings.steps):
         host, _ = run(training_step(host))
     return host.params

@@ -11,7 +11,7 @@ from gossamer.agents import Host, training_step
 from gossamer.data import make_graph
 from gossamer.engines.simulation import run_together
 from gossamer.peers.program import MessageSchedule, make_schedule
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import Settings, make_settings
 
 M, STEPS = 4, 7
@@ -55,10 +55,10 @@ def _problem(changes: tuple[tuple[str, Any], ...]) -> Problem:
         test=~train,
     )
     deployment = make_deployment(graph, settings, assignment=owner)
-    hosts = {k: host_of(deployment, settings, [k]) for k in range(M)}
+    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
     links = deployment.links & ~np.eye(M, dtype=bool)
     schedules = {k: make_schedule(host, settings) for k, host in hosts.items()}
-    expected = _undisturbed([host_of(deployment, settings, [k]) for k in range(M)], settings.steps)
+    expected = _undisturbed([build_host(deployment, settings, [k]) for k in range(M)], settings.steps)
     return Problem(settings, hosts, links, schedules, expected)
 
 

@@ -28,9 +28,9 @@ from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
+from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_file, read_tensors, write_tensors
-from gossamer.runs.training import Hooks
 
 STEPS = 9
 
@@ -44,7 +44,7 @@ def settings() -> Settings:
 
 def interrupted(folder: Path, graph: DataGraph, at: int = 8) -> None:
     """A run that is stopped, with checkpoints of the steps 6 and `at`."""
-    train(graph, settings(), out=folder, hooks=lambda *_: Hooks(should_stop=iter([False] * at + [True]).__next__))
+    train(graph, settings(), out=folder, should_stop=iter([False] * at + [True]).__next__)
 
 
 def flip(path: Path, place: int = -3) -> None:
@@ -155,7 +155,7 @@ def test_a_second_process_is_kept_out_of_a_run_directory(tmp_path: Path) -> None
             thread.start()
             thread.join()
 
-    train(graph, settings(), out=folder, hooks=lambda *_: Hooks(on_step=disturb))
+    train(graph, settings(), out=folder, observers=[Observer(on_step=disturb)])
     assert f"process {os.getpid()} on" in refused[0]
     assert f"trains in {folder} already" in refused[0]
     assert "is not an empty folder" in refused[1]
@@ -175,12 +175,12 @@ def test_two_that_begin_in_the_same_empty_folder(tmp_path: Path) -> None:
     try:
         assert held.wait(30)
         told = f"process {os.getpid()} on .* trains in {tmp_path} already"
-        with pytest.raises(GossamerError, match=told), directory.claimed(tmp_path):
+        with pytest.raises(GossamerError, match=told), directory.create_locked(tmp_path):
             pass
     finally:
         done.set()
         thread.join()
-    with directory.claimed(tmp_path):  # a lock that was left behind is no file of a run
+    with directory.create_locked(tmp_path):  # a lock that was left behind is no file of a run
         pass
 
 

@@ -28,7 +28,7 @@ from gossamer.peers.protocol.magnitudes import (
     check_checkpoint,
 )
 from gossamer.peers.protocol.wire import Frame, RefusedError, encode
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.settings import make_settings
 
 CONSENSUS = Outbox(Phase.CONSENSUS, 0, {}, {})
@@ -70,7 +70,7 @@ def regression(scale: float, **changes: Any) -> Problem:
          "checkpoint_every": 5, "evaluate_every": 10, "update": "momentum", **changes}
     )  # fmt: skip
     deployment = make_deployment(graph, settings, assignment=owner)
-    hosts = {k: host_of(deployment, settings, [k]) for k in range(M)}
+    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
     links = deployment.links & ~np.eye(M, dtype=bool)
     return Problem(settings, hosts, links, {k: make_schedule(host, settings) for k, host in hosts.items()}, [])
 

@@ -18,7 +18,7 @@ from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import host_of, host_of_settings
+from gossamer.runs.deployment import build_host, build_share_host
 from gossamer.runs.tensors import read_tensors
 
 
@@ -42,7 +42,7 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
 def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
     deployment, settings = deployed()
     for k, folder in enumerate(write_local_shards(tmp_path, deployment, settings)):
-        found, expected = host_of_settings(read_shard(folder).share, settings), host_of(deployment, settings, [k])
+        found, expected = build_share_host(read_shard(folder).share, settings), build_host(deployment, settings, [k])
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
         assert torch.equal(found.train_pass.features, expected.train_pass.features)

@@ -9,11 +9,11 @@ from agents.cases import make_case
 
 from gossamer import api
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerWarning
 from gossamer.runs.advice import label_skew, warn_of_agents_apart
 from gossamer.runs.settings import make_settings
-from gossamer.runs.training import go_on
+from gossamer.runs.training import run_training
 
 SHORT = {"steps": 2, "evaluate_every": 1, "baselines": False}
 
@@ -47,9 +47,9 @@ def test_local_adam_on_skewed_labels_is_warned_of(options: dict[str, Any], warne
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
         api.train("digits", **{"step_size": 0.01, "agents": 10, "topology": "complete", **SHORT, **options})
-    said = [str(one.message) for one in caught if "labels differ strongly" in str(one.message)]
-    assert len(said) == warned
-    assert all("leave out --no-track" in text for text in said)
+    messages = [str(one.message) for one in caught if "labels differ strongly" in str(one.message)]
+    assert len(messages) == warned
+    assert all("leave out --no-track" in text for text in messages)
 
 
 @pytest.mark.parametrize(
@@ -69,28 +69,28 @@ def test_adam_with_a_low_rank_is_warned_of(options: dict[str, Any], warned: bool
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
         api.train("digits", **{"agents": 10, "topology": "complete", **SHORT, **options})
-    said = [str(one.message) for one in caught if "stay far apart" in str(one.message)]
-    assert len(said) == warned
-    assert all("choco:bits=4 or power:8" in text for text in said)
+    messages = [str(one.message) for one in caught if "stay far apart" in str(one.message)]
+    assert len(messages) == warned
+    assert all("choco:bits=4 or power:8" in text for text in messages)
 
 
 def test_what_is_not_known_is_no_reason_to_warn() -> None:
     """Ranks that do not lead have no disagreement; and the advice is one that is understood."""
     host = make_case().host()
-    told = make_settings({"compress": "choco:gamma=0.5,bits=8"})
-    assert not warn_of_agents_apart(host, told, [float("nan")] * 9)
+    settings = make_settings({"compress": "choco:gamma=0.5,bits=8"})
+    assert not warn_of_agents_apart(host, settings, [float("nan")] * 9)
     with pytest.warns(GossamerWarning, match="--compress choco:bits=8,gamma=0.12"):
-        assert warn_of_agents_apart(host, told, [10.0**k for k in range(9)])
+        assert warn_of_agents_apart(host, settings, [10.0**k for k in range(9)])
 
 
 @pytest.mark.parametrize(("gamma", "warned"), [(",gamma=0.4", True), ("", False)])
-def test_agents_that_are_driven_apart_are_told_once(gamma: str, warned: bool) -> None:
+def test_agents_that_are_driven_apart_are_warned_of_once(gamma: str, warned: bool) -> None:
     settings = make_settings(
         {"agents": 10, "topology": "complete", "steps": 90, "compress": f"choco:randk=0.1{gamma}", "baselines": False}
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
-        go_on(start(load("digits"), settings))
-    said = [str(one.message) for one in caught if "move apart" in str(one.message)]
-    assert len(said) == warned
-    assert all("--compress choco:randk=0.1,gamma=0.1" in text for text in said)
+        run_training(start_run(load("digits"), settings))
+    messages = [str(one.message) for one in caught if "move apart" in str(one.message)]
+    assert len(messages) == warned
+    assert all("--compress choco:randk=0.1,gamma=0.1" in text for text in messages)

@@ -19,7 +19,7 @@ from gossamer.api import train
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData
 from gossamer.engines.cluster.rank_shards import cut_for_ranks, read_rank_shard
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache
 from gossamer.peers.checkpoints import CheckpointStore
@@ -29,7 +29,7 @@ from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, write_site_shard
 from gossamer.runs import directory
-from gossamer.runs.deployment import host_of_settings, make_deployment
+from gossamer.runs.deployment import build_share_host, make_deployment
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
 
@@ -41,7 +41,7 @@ BASE = {"dataset": "case", "agents": AGENTS, "hidden": 5, "steps": 4, "topology"
 
 @pytest.fixture(autouse=True)
 def bounded_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What asks for more than MEMORY fails with a MemoryError, which is no GossamerError."""
+    """A read that asks for more than MEMORY fails with a MemoryError, which is no GossamerError."""
     monkeypatch.setattr("os.fsync", lambda file: None)  # thousands of files that nobody needs tomorrow
     before = resource.getrlimit(resource.RLIMIT_AS)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -67,13 +67,15 @@ class Reader:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.read()
-            told = None
+            message = None
         except GossamerError as error:
-            told = str(error)
+            message = str(error)
         assert time.monotonic() - began < SECONDS
-        self.opened += told is None
-        self.refused += told is not None
-        assert told is None or (self.named in told and len(told.splitlines()) == 1 and len(told) < 1000), told
+        self.opened += message is None
+        self.refused += message is not None
+        assert message is None or (self.named in message and len(message.splitlines()) == 1 and len(message) < 1000), (
+            message
+        )
 
     def over_bytes(self, path: Path, count: int) -> None:
         whole = path.read_bytes()
@@ -109,14 +111,14 @@ def graph_for(kind: str) -> DataGraph:
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "times"])
 def test_the_shard_of_an_agent(kind: str, tmp_path: Path) -> None:
-    """What opens can be planned, too."""
+    """A file that opens can be planned from, too."""
     more = {"layers": "chebyshev", "order": 2, "bias": True} if kind == "sparse" else {}
     settings = make_settings(BASE | more)
     folder = write_local_shards(tmp_path, make_deployment(graph_for(kind), settings), settings)[1]
 
     def read() -> None:
         shard = read_shard(folder)
-        host_of_settings(shard.share, shard.settings)
+        build_share_host(shard.share, shard.settings)
 
     reader = Reader(read, str(folder))
     reader.over_tensors(folder / "share.safetensors")
@@ -163,7 +165,7 @@ def test_the_shard_of_a_rank(tmp_path: Path) -> None:
 
     def read() -> None:
         share = read_rank_shard(folder / "rank-1", 1, 2, settings)
-        host_of_settings(share, settings)
+        build_share_host(share, settings)
 
     reader = Reader(read, str(folder / "rank-1"))
     reader.over_tensors(folder / "rank-1" / "share.safetensors")
@@ -183,13 +185,13 @@ def run_folder(tmp_path: Path) -> tuple[Path, DataGraph]:
 
 def test_the_files_of_a_run_directory(run_folder: tuple[Path, DataGraph]) -> None:
     folder, graph = run_folder
-    manifest = Reader(lambda: directory.read_settings_of(folder), str(folder))
+    manifest = Reader(lambda: directory.read_run_settings(folder), str(folder))
     manifest.over_json(folder / "run.json")
     manifest.over_bytes(folder / "run.json", 300)
     references = Reader(lambda: directory.read_references(folder), str(folder))
     references.over_json(folder / "references.jsonl")
     references.over_bytes(folder / "references.jsonl", 100)
-    weights = Reader(lambda: directory.read_weights(folder, graph, start), str(folder))
+    weights = Reader(lambda: directory.read_weights(folder, graph, start_run), str(folder))
     weights.over_tensors(folder / "network.safetensors")
     weights.over_tensors(folder / "weights.safetensors")
     weights.over_bytes(folder / "weights.safetensors", 30)
@@ -200,7 +202,7 @@ def test_what_a_resumed_run_reads(run_folder: tuple[Path, DataGraph]) -> None:
     """A checkpoint that does not fit is passed over for the one before it, which is no worse than the whole one."""
     folder, graph = run_folder
     (folder / "checkpoint.previous.safetensors").unlink()
-    reader = Reader(lambda: directory.read_run(folder, graph, start), str(folder))
+    reader = Reader(lambda: directory.read_run(folder, graph, start_run), str(folder))
     reader.over_tensors(folder / "checkpoint.safetensors")
     reader.over_bytes(folder / "checkpoint.safetensors", 30)
     whole = (folder / "metrics.jsonl").read_bytes()
@@ -226,7 +228,7 @@ def test_what_a_peer_keeps(tmp_path: Path) -> None:
     path = folder / "checkpoint-4.safetensors"
 
     def read() -> None:
-        """What is damaged is set aside when the agent starts, and not offered."""
+        """A damaged checkpoint is set aside when the agent starts, and not offered."""
         disk = CheckpointStore(folder, 3, params, state)
         assert disk.steps() in ([0], [0, 4])
         disk.load(disk.steps()[-1])

@@ -14,7 +14,7 @@ from gossamer.agents import Outbox, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import between_hosts, count_messages
 from gossamer.runs.settings import Settings, make_settings
 
@@ -172,7 +172,7 @@ def test_an_assignment_from_a_file(tmp_path: Path) -> None:
 def test_agents_that_track_start_alike_unless_told_otherwise(options: dict[str, Any], alike: bool) -> None:
     case = make_case(n=40)
     s = settings(**options)
-    host = host_of(make_deployment(case.graph, s, assignment=case.owner), s)
+    host = build_host(make_deployment(case.graph, s, assignment=case.owner), s)
     assert all(torch.equal(w, w[:1].expand_as(w)) == alike for w in host.params.values())
 
 
@@ -206,7 +206,7 @@ def test_counted_messages_are_those_that_are_sent(options: dict[str, Any]) -> No
             place = (*link, str(outbox.phase))
             seen[place] = seen.get(place, 0) + join_parts(message).nbytes
 
-    run_together([watched(training_step(host_of(d, s, [k])), note) for k in range(4)])
+    run_together([watched(training_step(build_host(d, s, [k])), note) for k in range(4)])
     for pair, link in counted.items():
         for phase in ("forward", "backward", "consensus"):
             assert seen.get((*pair, phase), 0) == link[f"{phase}_bytes"], (pair, phase)
@@ -242,6 +242,6 @@ def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], 
     def note(outbox: Outbox) -> None:
         seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
 
-    run_together([watched(training_step(host_of(d, s, group, hosting)), note) for group in grouping])
+    run_together([watched(training_step(build_host(d, s, group, hosting)), note) for group in grouping])
     assert seen == between_hosts(d, s, hosting)
     assert (seen["consensus"] > 0) == (len(grouping) > 1)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from scipy import sparse
 
 from gossamer.api import resume, train
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import write_atomically
 from gossamer.runs import directory
@@ -143,29 +143,29 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_free_names_count_up(tmp_path: Path) -> None:
-    assert directory.free_name(tmp_path, "digits").name == "digits-1"
+    assert directory.find_free_name(tmp_path, "digits").name == "digits-1"
     (tmp_path / "digits-1").mkdir()
-    assert directory.free_name(tmp_path, "digits").name == "digits-2"
+    assert directory.find_free_name(tmp_path, "digits").name == "digits-2"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "it has no run.json"), ("{", "not valid JSON"), ('{"format": 99}', "format version 1")],
 )
-def test_a_broken_run_json_is_told(content: str | None, message: str, tmp_path: Path) -> None:
+def test_a_broken_run_json_is_reported(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(GossamerError, match=message):
-        directory.read_settings_of(tmp_path)
+        directory.read_run_settings(tmp_path)
 
 
-def test_truncated_tensors_are_told(tmp_path: Path) -> None:
+def test_truncated_tensors_are_reported(tmp_path: Path) -> None:
     case = make_case(n=40)
     train(case.graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False)
     path = tmp_path / "run" / "weights.safetensors"
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(GossamerError, match=r"cannot read .*weights.safetensors"):
-        directory.read_weights(tmp_path / "run", case.graph, start)
+        directory.read_weights(tmp_path / "run", case.graph, start_run)
 
 
 def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -
     whole = load_file(path)
     save_file({name: part.fill_(torch.nan) for name, part in whole.items()}, path)  # which writes no checksum
     with pytest.raises(GossamerError, match=r"weights\.safetensors \(weights\): .* holds NaN or infinite numbers"):
-        directory.read_weights(tmp_path / "run", case.graph, start)
+        directory.read_weights(tmp_path / "run", case.graph, start_run)
     metrics = tmp_path / "run" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     for change, message in (

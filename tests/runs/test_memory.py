@@ -1,14 +1,15 @@
-"""A process that trains keeps its memory, and gives it back."""
+"""Gossamer's own processes keep their memory and return it; the library leaves a user's allocator alone."""
 
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 CODE = """
 import resource, torch
-from gossamer.runs.memory import kept_memory
+from gossamer.runs.memory import keep_memory
 
 def faults(rounds=5):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -18,7 +19,7 @@ def faults(rounds=5):
 
 torch.set_num_threads(1)
 fresh = faults()
-with kept_memory():
+with keep_memory():
     faults(12)  # how often an aligned array moves before one fits where the last was hangs on where the heap begins
     kept = faults()
 print(fresh, kept, faults())
@@ -31,3 +32,38 @@ def test_pages_are_asked_for_once() -> None:
     fresh, kept, after = map(int, done.stdout.split())
     assert kept < fresh / 3
     assert after > fresh / 10  # large arrays come from the system again, and go back to it
+
+
+COUNTED = """
+import ctypes, sys
+
+class Counted(ctypes.CDLL):
+    calls = 0
+
+    def __getattr__(self, name):
+        Counted.calls += name == "mallopt"
+        return super().__getattr__(name)
+
+ctypes.CDLL = Counted
+sys.argv[1:] = {arguments!r}
+try:
+    {code}
+finally:
+    print("calls", Counted.calls)
+"""
+OPTIONS = ("--agents", "2", "--steps", "2", "--no-baselines")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("import gossamer; gossamer.train('digits', agents=2, steps=2, baselines=False)", False),
+        ("from gossamer.cli import main; main()", True),
+    ],
+    ids=["library", "command"],
+)
+def test_only_commands_change_the_allocator(code: str, changes: bool, tmp_path: Path) -> None:
+    script = COUNTED.format(code=code, arguments=["train", "digits", *OPTIONS, "--out", str(tmp_path / "run")])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert (int(done.stdout.split()[-1]) > 0) == changes

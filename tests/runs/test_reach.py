@@ -19,15 +19,16 @@ from gossamer.agents.consensus import HostedCombination
 from gossamer.agents.consensus.plain import make_mixing
 from gossamer.agents.exchange import join_parts
 from gossamer.api import resume, train
-from gossamer.engines.simulation import run, run_together, start
+from gossamer.engines.simulation import run, run_together, start_run
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
 from gossamer.report.predictions import write_predictions
 from gossamer.runs import directory
-from gossamer.runs.deployment import host_of, make_deployment
+from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import count_messages, total_bytes
+from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, baseline_settings, go_on
+from gossamer.runs.training import baseline_settings, run_training
 
 BASE = {"dataset": "case", "agents": 4, "hidden": 5, "topology": "complete", "initial_deviation": 0.5, "seed": 3}
 
@@ -38,7 +39,7 @@ def test_every_training_setting_reaches_the_host() -> None:
                "dropout": 0.3, "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
     case = make_case(n=40)
     settings = make_settings({**BASE, **options})
-    host = host_of(make_deployment(case.graph, settings, assignment=case.owner), settings)
+    host = build_host(make_deployment(case.graph, settings, assignment=case.owner), settings)
     how = host.training
     assert (how.step_size, how.step_decay, how.weight_decay, how.consensus_every, how.seed) == (0.25, 0.1, 0.2, 3, 3)
     assert how.mix_first
@@ -70,7 +71,7 @@ def test_predictions_equal_the_whole_graph_by_vertex_name(tmp_path: Path) -> Non
     names = tuple(f"v{i}" for i in reversed(range(24)))
     graph = replace(case.graph, names=names, class_names=("a", "b", "c"))
     settings = make_settings({**BASE, "agents": M, "hidden": 5, "dtype": "float64"})
-    state = start(graph, settings, assignment=case.owner)
+    state = start_run(graph, settings, assignment=case.owner)
     expected = outputs(case.problem, case.weights(state.host), None, step=None)
     torch.testing.assert_close(state.predict(), expected, rtol=1e-10, atol=1e-12)
     write_predictions(tmp_path / "p.csv", graph, case.owner, state.predict())
@@ -94,7 +95,7 @@ def test_predicted_values_keep_their_time_and_order(tmp_path: Path) -> None:
 def test_the_recorded_stationarity_is_that_of_the_mean_weights_without_dropout() -> None:
     case = make_case(dropout=0.5, activation="relu")
     settings = make_settings({**BASE, "agents": M, "dtype": "float64", "steps": 0, "weight_decay": 0.7})
-    state = go_on(start(case.graph, settings, assignment=case.owner))
+    state = run_training(start_run(case.graph, settings, assignment=case.owner))
     centre = [w.mean(0, keepdim=True).expand_as(w).clone() for w in case.weights(state.host)]
     central = [g.sum(0) + 0.7 * w[0] for g, w in zip(gradients(case.problem, centre, step=None), centre, strict=True)]
     expected = sum(float(g.square().sum()) for g in central) / M
@@ -129,7 +130,7 @@ def test_bytes_of_a_batch_are_those_of_its_training_time_steps(batch: int) -> No
             t.numel() * t.element_size() for t in map(join_parts, outbox.messages.values()) if outbox.phase == "forward"
         )
 
-    run_together([watched(training_step(host_of(deployment, settings, [k])), note) for k in range(4)])
+    run_together([watched(training_step(build_host(deployment, settings, [k])), note) for k in range(4)])
     counted = count_messages(deployment, settings)
     assert counted["forward"]["bytes"] == sum(sent) > 0
     assert counted["consensus"]["rows"] == 12
@@ -156,16 +157,16 @@ def test_a_killed_resumption_keeps_the_new_number_of_steps_and_references_are_no
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is True
     trained: list[str] = []
 
-    def hooks(name: str, first: int, last: int) -> Hooks:
+    def display(name: str, first: int, last: int) -> Observer:
         trained.append(name)
         if name == "distributed" and last == 9:
             raise RuntimeError("killed")
-        return Hooks()
+        return Observer()
 
-    resume(tmp_path / "run", hooks=hooks, graph=graph)
+    resume(tmp_path / "run", display=display, graph=graph)
     assert trained == ["distributed"]
     with pytest.raises(RuntimeError):
-        resume(tmp_path / "run", steps=9, hooks=hooks, graph=graph)
+        resume(tmp_path / "run", steps=9, display=display, graph=graph)
     content = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (content["settings"]["steps"], content["complete"]) == (9, False)
     assert content["summary"]["steps"] == 4
@@ -188,9 +189,9 @@ def test_another_shift_is_refused_on_resumption(tmp_path: Path) -> None:
     case = make_case(n=40)
     train(case.graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False,
           given={"shift": case.shift.toarray()})  # fmt: skip
-    directory.read_run(tmp_path / "run", case.graph, start, shift=case.shift)
+    directory.read_run(tmp_path / "run", case.graph, start_run, shift=case.shift)
     with pytest.raises(GossamerError, match="or the shift operator given with it"):
-        directory.read_run(tmp_path / "run", case.graph, start, shift=case.shift * 2)
+        directory.read_run(tmp_path / "run", case.graph, start_run, shift=case.shift * 2)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_another_shift_is_refused_on_resumption(tmp_path: Path) -> None:
         ("run.json", b'{"format": 1}', "run.json is damaged: it has no settings"),
     ],
 )
-def test_a_damaged_run_directory_is_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_run_directory_is_reported(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     train(graph, out=tmp_path / "run", agents=4, steps=2, topology="complete", baselines=False)
     (tmp_path / "run" / name).write_bytes(content)

@@ -9,11 +9,13 @@ import torch
 from agents.cases import make_case
 
 from gossamer.data import DataGraph
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.runs import directory
+from gossamer.runs.observers import Observer
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Run, go_on
+from gossamer.runs.training import ShouldStop, run_training
 
 STEPS = 9
 
@@ -37,20 +39,20 @@ def settings_for(update: str, dtype: str) -> Settings:
     )
 
 
-def stop_after(step: int) -> Hooks:
+def stop_after(step: int) -> ShouldStop:
     calls = iter(range(10**6))
-    return Hooks(should_stop=lambda: next(calls) >= step)
+    return lambda: next(calls) >= step
 
 
-def stopped_and_resumed(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
-    """A run that is stopped after so many steps, and gone on with from its checkpoint."""
+def stop_and_resume(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
+    """A run that is stopped after so many steps, and resumed from its checkpoint."""
     directory.create(folder)
-    part = start(graph, settings)
+    part = start_run(graph, settings)
     directory.save_start(folder, part)
-    go_on(part, stop_after(stop))
+    run_training(part, should_stop=stop_after(stop))
     assert part.host.step == stop
     directory.save_checkpoint(folder, part)
-    return go_on(directory.read_run(folder, graph, start))
+    return run_training(directory.read_run(folder, graph, start_run))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -58,9 +60,9 @@ def stopped_and_resumed(graph: DataGraph, settings: Settings, stop: int, folder:
 def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for(update, dtype)
-    whole = go_on(start(graph, settings))
+    whole = run_training(start_run(graph, settings))
     for stop in range(STEPS + 1):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         for name, expected in whole.host.state.items():
@@ -81,10 +83,10 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
 def test_what_consensus_remembers_is_resumed_with_the_same_bits(changes: dict[str, Any], tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for("momentum", "float32").model_copy(update=changes)
-    whole = go_on(start(graph, settings))
+    whole = run_training(start_run(graph, settings))
     assert any(name.startswith("weights.") for name in whole.host.state)
     for stop in (3, 4, 5):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         assert again.host.state.keys() == whole.host.state.keys()
         for name, expected in {**whole.host.params, **whole.host.state}.items():
             assert torch.equal({**again.host.params, **again.host.state}[name], expected), (stop, name)
@@ -95,9 +97,9 @@ def test_resumed_inside_an_epoch_of_mini_batches_gives_the_same_bits(update: str
     graph = make_case(n=40, batch=12).graph
     settings = settings_for(update, "float32").model_copy(update={"batch": 3})
     assert 1 < graph.train.any(0).sum() // 3 < STEPS
-    whole = go_on(start(graph, settings))
+    whole = run_training(start_run(graph, settings))
     for stop in range(STEPS + 1):
-        again = stopped_and_resumed(graph, settings, stop, tmp_path / str(stop))
+        again = stop_and_resume(graph, settings, stop, tmp_path / str(stop))
         for name, expected in whole.host.params.items():
             assert torch.equal(again.host.params[name], expected), (stop, name)
         assert again.history == whole.history
@@ -108,7 +110,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for("momentum", "float32")
     directory.create(tmp_path / "run")
-    part = start(graph, settings)
+    part = start_run(graph, settings)
     directory.save_start(tmp_path / "run", part)
 
     def crash(step: int, loss: float) -> None:
@@ -116,38 +118,38 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        go_on(part, Hooks(on_step=crash, on_checkpoint=lambda run: directory.save_checkpoint(tmp_path / "run", run)))
+        run_training(part, [Observer(on_step=crash), directory.make_saver(tmp_path / "run")])
     with (tmp_path / "run" / "metrics.jsonl").open("r+") as file:
         last = json.loads(file.readlines()[-1])
         file.write(json.dumps({**last, "step": 6}) + "\n")
-    again = directory.read_run(tmp_path / "run", graph, start)
+    again = directory.read_run(tmp_path / "run", graph, start_run)
     assert again.host.step == 4
     assert [record["step"] for record in again.history] == [0, 3]
-    whole = go_on(start(graph, settings))
-    assert torch.equal(go_on(again).host.params["layer.0.weight"], whole.host.params["layer.0.weight"])
+    whole = run_training(start_run(graph, settings))
+    assert torch.equal(run_training(again).host.params["layer.0.weight"], whole.host.params["layer.0.weight"])
 
 
 def test_more_steps_can_be_asked_for_and_fewer_cannot(tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for("gd", "float64")
     directory.create(tmp_path / "run")
-    done = go_on(start(graph, settings))
+    done = run_training(start_run(graph, settings))
     directory.save_start(tmp_path / "run", done)
     directory.save_checkpoint(tmp_path / "run", done)
-    longer = go_on(directory.read_run(tmp_path / "run", graph, start, steps=15))
-    whole = go_on(start(graph, settings.model_copy(update={"steps": 15})))
+    longer = run_training(directory.read_run(tmp_path / "run", graph, start_run, steps=15))
+    whole = run_training(start_run(graph, settings.model_copy(update={"steps": 15})))
     assert torch.equal(longer.host.params["layer.0.weight"], whole.host.params["layer.0.weight"])
     with pytest.raises(GossamerError, match="has done 9 steps already, asked for 5"):
-        directory.read_run(tmp_path / "run", graph, start, steps=5)
+        directory.read_run(tmp_path / "run", graph, start_run, steps=5)
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
     settings = settings_for("gd", "float64")
     directory.create(tmp_path / "run")
-    run = start(make_case(n=40).graph, settings)
+    run = start_run(make_case(n=40).graph, settings)
     directory.save_start(tmp_path / "run", run)
     with pytest.raises(GossamerError, match="not the one that"):
-        directory.read_run(tmp_path / "run", make_case(n=40, seed=1).graph, start)
+        directory.read_run(tmp_path / "run", make_case(n=40, seed=1).graph, start_run)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(0, 1), (2, 2)])
@@ -155,14 +157,17 @@ def test_threads_are_set_for_the_run_and_put_back(threads: int, expected: int) -
     settings = settings_for("gd", "float32").model_copy(update={"threads": threads})
     torch.set_num_threads(3)
     seen = set()
-    go_on(start(make_case(n=40).graph, settings), Hooks(on_step=lambda step, loss: seen.add(torch.get_num_threads())))
+    run_training(
+        start_run(make_case(n=40).graph, settings),
+        [Observer(on_step=lambda step, loss: seen.add(torch.get_num_threads()))],
+    )
     assert seen == {expected}
     assert torch.get_num_threads() == 3
     torch.set_num_threads(1)
 
 
-def test_divergence_is_told() -> None:
+def test_divergence_is_reported() -> None:
     graph = make_case(n=40).graph
     settings = settings_for("gd", "float32").model_copy(update={"step_size": 1e12, "weight_decay": 1.0, "steps": 200})
     with pytest.raises(GossamerError, match="diverged; try a smaller --step-size"):
-        go_on(start(graph, settings))
+        run_training(start_run(graph, settings))

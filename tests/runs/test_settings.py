@@ -34,7 +34,7 @@ def test_mistakes(values: dict[str, Any], message: str) -> None:
         make_settings(values)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(GossamerError) as caught:
         make_settings({"agents": 0, "steps": -1})
     assert len(str(caught.value).splitlines()) == 2
@@ -54,7 +54,7 @@ def test_a_file_gives_the_same_and_paths_are_relative_to_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["agents = ", "= 3"])
-def test_broken_toml_is_told(text: str, tmp_path: Path) -> None:
+def test_broken_toml_is_reported(text: str, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(text)
     with pytest.raises(GossamerError, match="not valid TOML"):
         read_settings(tmp_path / "settings.toml")

@@ -1,4 +1,4 @@
-"""What a share, a site or a manifest must not hold, one thing at a time, with right checksums; each is named."""
+"""Contradictions in a share, a site or a manifest, one at a time, with right checksums; each error names its own."""
 
 import json
 from collections.abc import Callable
@@ -106,26 +106,26 @@ def shard(tmp_path: Path) -> Path:
     return write_local_shards(tmp_path, make_deployment(graph, settings), settings)[AGENT]
 
 
-@pytest.mark.parametrize(("change", "told"), SHARE, ids=[told for _, told in SHARE])
-def test_a_share_that_contradicts_itself(change: Change, told: str, shard: Path) -> None:
+@pytest.mark.parametrize(("change", "message"), SHARE, ids=[message for _, message in SHARE])
+def test_a_share_that_contradicts_itself(change: Change, message: str, shard: Path) -> None:
     read_shard(shard)
     change_tensors(shard / "share.safetensors", change)
-    with pytest.raises(GossamerError, match=rf"share\.safetensors: {told}.*copy the shard again"):
+    with pytest.raises(GossamerError, match=rf"share\.safetensors: {message}.*copy the shard again"):
         read_shard(shard)
 
 
-@pytest.mark.parametrize(("change", "told"), SITE, ids=[told for _, told in SITE])
-def test_a_site_that_contradicts_itself(change: Change, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "message"), SITE, ids=[message for _, message in SITE])
+def test_a_site_that_contradicts_itself(change: Change, message: str, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     write_site_shard(folder, site_shard(tmp_path))
     read_site_shard(folder)
     change_tensors(folder / "site.safetensors", change)
-    with pytest.raises(GossamerError, match=rf"site\.safetensors: {told}"):
+    with pytest.raises(GossamerError, match=rf"site\.safetensors: {message}"):
         read_site_shard(folder)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         (("num_agents",), 5, "num_agents is 5 and settings.agents 4"),
         (("num_agents",), -1, "num_agents: Input should be greater than or equal to 1, found -1"),
@@ -152,14 +152,14 @@ def test_a_site_that_contradicts_itself(change: Change, told: str, tmp_path: Pat
     ],
     ids=str,
 )
-def test_a_manifest_that_does_not_fit(path: tuple[str, ...], value: Any, told: str, shard: Path) -> None:
+def test_a_manifest_that_does_not_fit(path: tuple[str, ...], value: Any, message: str, shard: Path) -> None:
     content = json.loads((shard / "shard.json").read_text())
     parent = content
     for key in path[:-1]:
         parent = parent[key]
     parent[path[-1]] = value
     (shard / "shard.json").write_text(json.dumps(content))
-    with pytest.raises(GossamerError, match=told) as error:
+    with pytest.raises(GossamerError, match=message) as error:
         read_shard(shard)
     assert str(shard) in str(error.value)
 
@@ -179,7 +179,7 @@ def test_two_neighbours_with_one_key_and_vertices_of_a_stranger(shard: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (put("hosting", 0, 7), "hosting should hold numbers 0 to 1"),
         (lambda a: a.update(hosting=1 - a["hosting"]), "hosting should hold rank 1 for the agents"),
@@ -187,10 +187,10 @@ def test_two_neighbours_with_one_key_and_vertices_of_a_stranger(shard: Path) -> 
     ],
     ids=["hosting", "agents", "slots"],
 )
-def test_the_share_of_a_rank_that_contradicts_itself(change: Change, told: str, tmp_path: Path) -> None:
+def test_the_share_of_a_rank_that_contradicts_itself(change: Change, message: str, tmp_path: Path) -> None:
     folder, settings = tmp_path / "cut", make_settings(BASE)
     cut_for_ranks(folder, make_case(n=30, sparse_features=False).graph, settings, 2)
     read_rank_shard(folder / "rank-1", 1, 2, settings)
     change_tensors(folder / "rank-1" / "share.safetensors", change)
-    with pytest.raises(GossamerError, match=rf"share\.safetensors: {told}"):
+    with pytest.raises(GossamerError, match=rf"share\.safetensors: {message}"):
         read_rank_shard(folder / "rank-1", 1, 2, settings)

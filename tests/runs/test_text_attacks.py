@@ -198,7 +198,7 @@ def test_settings_beyond_their_bounds(tmp_path: Path, text: str, message: str) -
     assert len(str(caught.value)) < 500
 
 
-def test_thousands_of_mistakes_are_not_all_told(tmp_path: Path) -> None:
+def test_thousands_of_mistakes_are_not_all_reported(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("".join(f"key{i} = 1\n" for i in range(50_000)))
     with no_longer_than(30), pytest.raises(GossamerError) as caught:

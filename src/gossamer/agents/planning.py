@@ -29,7 +29,7 @@ from gossamer.model import make_shift
 from gossamer.model.gather import Gather, VertexMask
 
 MessageShapes = dict[Link, tuple[int, ...]]
-HANDSHAKE = 20  # numbers of a handshake: number of links, C_kz, features, time steps, and two digests
+HANDSHAKE_LENGTH = 20  # numbers of a handshake: number of links, C_kz, features, time steps, and two digests
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def planned_shapes(site: Site) -> list[MessageShapes]:
 
     halo: MessageShapes = {Link(z, site.agent): (n,) for z in site.neighbours if (n := len(site.halo(z)))}
     return [
-        alike(HANDSHAKE),
+        alike(HANDSHAKE_LENGTH),
         halo,  # degrees
         *[halo] * (1 + 2 * propagations),  # marks: labels and their fields, and all vertices' fields
         *[alike(m * COUNTS_PER_AGENT + batch)] * (m - 1),

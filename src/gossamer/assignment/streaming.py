@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gossamer.data.graph import Ints
+from gossamer.array_types import Ints
 
 PASSES = 10
 LEAST_MOVES = 1e-3  # fraction of the vertices: a pass that moves fewer is the last

@@ -9,6 +9,7 @@ The code is organised as follows:
     topology   gossamer topology
     launch     gossamer launch
     cluster    gossamer cluster
+    ranks      a torchrun job around a command
     shard      gossamer shard
     keys       gossamer keys
     peer       gossamer peer

@@ -11,11 +11,9 @@ from rich.markup import escape
 from gossamer.commands import logs
 from gossamer.commands.common import (
     INTERRUPTED,
-    MISTAKE,
     combine_settings,
     err,
     load_data,
-    print_error,
     print_json,
     report_errors,
     show_progress,
@@ -71,22 +69,11 @@ def cluster(
     set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
     logs.configure(log_level)
-    from gossamer.engines.cluster import job
-    from gossamer.engines.cluster.distributed import reach_barrier
-    from gossamer.engines.cluster.engine import LostRank
+    from gossamer.commands.ranks import join_ranks
     from gossamer.report import terminal
 
-    with job.joined(give_up) as rank:
-        try:
-            result, folder = _train(rank, dataset, out, resume, options)
-        except LostRank:
-            raise
-        except GossamerError as error:
-            if rank == 0:
-                print_error(error)
-            if reach_barrier() or rank == 0:  # else the first rank knows nothing of it
-                raise typer.Exit(MISTAKE) from None
-            raise
+    with join_ranks(give_up) as rank:
+        result, folder = _train(rank, dataset, out, resume, options)
     if rank == 0 and as_json:
         print_json(result.summary)
     elif rank == 0:
@@ -106,36 +93,53 @@ def _train(
 ) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.engines.cluster import job
-    from gossamer.engines.cluster.rank_shards import begin_on_shards, is_cut
+    from gossamer.engines.cluster.rank_shards import is_cut, start_on_shards
     from gossamer.runs import directory
+    from gossamer.runs.memory import keep_memory
 
-    if job.restarted() and out is not None and (out / "run.json").is_file():
+    if job.was_restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with show_progress(quiet=rank != 0) as (hooks, progress), ExitStack() as held:
+    with keep_memory(), show_progress(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")
             _lock(Path(dataset), rank, held)
-            state = begin_on_shards(Path(dataset), options.get("steps"))
-            return api.finish(api.Result(state), None, Path(dataset), hooks), Path(dataset)
+            state = start_on_shards(Path(dataset), options.get("steps"))
+            result = api.Result(state)
+            return api.finish(result, None, Path(dataset), (), should_stop, display), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
             _lock(resume, rank, held)
-            with job.together():
-                graph = api.graph_of(resume)
+            with job.share_errors():
+                graph = api.load_graph(resume)
             return (
-                api.resume(resume, options.get("steps"), hooks, graph=graph, begin=job.begin_on_ranks),
+                api.resume(
+                    resume,
+                    options.get("steps"),
+                    graph=graph,
+                    should_stop=should_stop,
+                    display=display,
+                    start=job.start_on_ranks,
+                ),
                 resume,
             )
-        with job.together():
+        with job.share_errors():
             settings = combine_settings(dataset, options)
             graph = load_data(settings)
-            folder = out or directory.free_name(Path("runs"), graph.name)
+            folder = out or directory.find_free_name(Path("runs"), graph.name)
             if rank == 0:
                 directory.check_new(folder)
         return (
-            api.train(graph, settings, out=folder, hooks=hooks, progress=progress, begin=job.begin_on_ranks),
+            api.train(
+                graph,
+                settings,
+                out=folder,
+                should_stop=should_stop,
+                display=display,
+                progress=progress,
+                start=job.start_on_ranks,
+            ),
             folder,
         )
 
@@ -145,6 +149,6 @@ def _lock(folder: Path, rank: int, held: ExitStack) -> None:
     from gossamer.engines.cluster import job
     from gossamer.runs import directory
 
-    with job.together():
+    with job.share_errors():
         if rank == 0:
-            held.enter_context(directory.gone_on_with(folder))
+            held.enter_context(directory.lock_run(folder))

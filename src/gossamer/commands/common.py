@@ -18,10 +18,12 @@ from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 
 if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option need none of them
-    from gossamer.api import HooksFor
+    from gossamer.api import Display
     from gossamer.data import DataGraph
     from gossamer.runs.deployment import Progress
+    from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
+    from gossamer.runs.training import ShouldStop
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes: the user's input is at fault; Ctrl-C
 err = Console(stderr=True)
@@ -101,11 +103,10 @@ def load_data(settings: "Settings") -> "DataGraph":
 
 
 @contextmanager
-def show_progress(quiet: bool = False) -> "Iterator[tuple[HooksFor, Progress]]":
-    """Yield hooks that show a progress bar for each model, unless `quiet`, and stop between two steps at the first
-    Ctrl-C; and a callback that follows the design of the topology."""
+def show_progress(quiet: bool = False) -> "Iterator[tuple[Display, ShouldStop, Progress]]":
+    """Yield a display with a progress bar for each model, unless `quiet`; a stop between two steps at the first Ctrl-C;
+    and a callback that follows the design of the topology."""
     from gossamer.report import bars
-    from gossamer.runs.training import Hooks
 
     console = Console(stderr=True, quiet=True) if quiet else err
     stopped: list[int] = []
@@ -120,15 +121,15 @@ def show_progress(quiet: bool = False) -> "Iterator[tuple[HooksFor, Progress]]":
     try:
         with bars.training_bars(console) as shown:
 
-            def hooks(name: str, first: int, last: int) -> Hooks:
+            def display(name: str, first: int, last: int) -> Observer:
                 on_step, on_record = shown.model(name, first, last)
-                return Hooks(on_step=on_step, on_record=on_record, should_stop=lambda: bool(stopped))
+                return Observer(on_step=on_step, on_record=on_record)
 
             def progress(iteration: int, reached: str) -> None:
                 if stopped:  # a design leaves nothing to go on with
                     raise KeyboardInterrupt
                 shown.design(iteration, reached)
 
-            yield hooks, progress
+            yield display, lambda: bool(stopped), progress
     finally:
         signal.signal(signal.SIGINT, before)

@@ -15,7 +15,7 @@ from gossamer.runs.options import Options
 if TYPE_CHECKING:
     from gossamer.api import Result
     from gossamer.data import DataGraph
-    from gossamer.runs.training import Run
+    from gossamer.runs.run import Run
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -47,11 +47,11 @@ def launch(
     from gossamer.runs import directory
 
     graph = load_data(settings)
-    folder = out or directory.free_name(Path("runs"), graph.name)
+    folder = out or directory.find_free_name(Path("runs"), graph.name)
     directory.check_new(folder)
-    with show_progress() as (_, progress):
+    with show_progress() as (_, _, progress):
         state = launching.prepare(graph, settings, progress)
-    with directory.claimed(folder):
+    with directory.create_locked(folder):
         result = _launch(state, graph, folder)
     if as_json:
         print_json(result.summary)
@@ -62,8 +62,9 @@ def launch(
 def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer import launching
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
-    from gossamer.report import terminal
+    from gossamer.report import agent_tables
     from gossamer.runs import directory
+    from gossamer.runs.memory import keep_memory
 
     directory.save_start(folder, state)
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
@@ -71,7 +72,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     began = time.monotonic()
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():
-            live.update(terminal.process_table(reports, state.deployment.num_agents, state.settings.steps, classes))
+            live.update(agent_tables.process_table(reports, state.deployment.num_agents, state.settings.steps, classes))
     state.seconds = time.monotonic() - began
-    with show_progress() as (hooks, _):
-        return launching.gather(graph, state, folders, folder, hooks)
+    with keep_memory(), show_progress() as (display, should_stop, _):
+        return launching.gather(graph, state, folders, folder, should_stop, display)

@@ -55,7 +55,7 @@ def peer(
     """
     logs.configure(log_level)
     from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
-    from gossamer.runs.memory import kept_memory
+    from gossamer.runs.memory import keep_memory
 
     if insecure:
         err.print(
@@ -67,7 +67,7 @@ def peer(
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     options = PeerOptions(print_json, give_up=give_up) if report else PeerOptions(report_every=2.0, give_up=give_up)
     try:
-        with kept_memory():
+        with keep_memory():
             result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbourError, LeftEarlyError) as error:
         print_error(error)

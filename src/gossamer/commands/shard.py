@@ -95,7 +95,7 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
     from gossamer.engines.cluster.rank_shards import cut_for_ranks
 
     graph = load_data(settings)
-    with show_progress() as (_, progress):
+    with show_progress() as (_, _, progress):
         held = cut_for_ranks(out, graph, settings, ranks, progress)
     Console().print(
         f"{escape(str(out))}: {ranks} ranks with {', '.join(map(str, held))} vertices; train with "
@@ -108,14 +108,14 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
 def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.peers.network.keys import write_secret
     from gossamer.peers.shards.shard import cut_shards, write_shard
-    from gossamer.report import terminal
+    from gossamer.report import agent_tables
     from gossamer.runs import directory
     from gossamer.runs.deployment import make_deployment
 
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
     directory.create(out)
-    with show_progress() as (_, progress):
+    with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)
     for one in shards:
@@ -128,12 +128,12 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
             f"{len(made)} of {len(shards)} agents had no public key in {hosts}; their secret keys were made here and "
             "lie in their shards"
         )
-    terminal.show_shards(Console(), shards, out)
+    agent_tables.show_shards(Console(), shards, out)
 
 
 def _make_site_shard(site: Path, out: Path) -> None:
     from gossamer.peers.shards.sites import make_site_shard, write_site_shard
-    from gossamer.report import terminal
+    from gossamer.report import agent_tables
     from gossamer.runs.shares import MANIFEST
 
     made, secret = make_site_shard(site)
@@ -148,7 +148,7 @@ def _make_site_shard(site: Path, out: Path) -> None:
             f"{site} has no secret key; put key.secret into {folder}, or run the peer with --insecure on a network "
             "that you trust"
         )
-    terminal.show_shards(Console(), [made], out)
+    agent_tables.show_shards(Console(), [made], out)
 
 
 def _put_secret(path: Path, secret: str) -> None:

@@ -132,7 +132,7 @@ def topology(
         made = _sweep(data, shared_edges, settings, options, given)
     else:
         made = _design(shared_edges, settings, options, given, parameters)
-    folder = out or directory.free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
+    folder = out or directory.find_free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     if isinstance(made, Sweep):
         save_sweep(folder, made)
     else:

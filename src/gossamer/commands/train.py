@@ -84,15 +84,18 @@ def train(
 def _train(settings: Settings, out: Path | None) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.runs import directory
+    from gossamer.runs.memory import keep_memory
 
     graph = load_data(settings)
-    folder = out or directory.free_name(Path("runs"), graph.name)
-    with show_progress() as (hooks, progress):
-        return api.train(graph, settings, out=folder, hooks=hooks, progress=progress), folder
+    folder = out or directory.find_free_name(Path("runs"), graph.name)
+    with keep_memory(), show_progress() as (display, should_stop, progress):
+        result = api.train(graph, settings, out=folder, should_stop=should_stop, display=display, progress=progress)
+    return result, folder
 
 
 def _resume(folder: Path, steps: int | None) -> "Result":
     from gossamer import api
+    from gossamer.runs.memory import keep_memory
 
-    with show_progress() as (hooks, _):
-        return api.resume(folder, steps, hooks)
+    with keep_memory(), show_progress() as (display, should_stop, _):
+        return api.resume(folder, steps, should_stop=should_stop, display=display)

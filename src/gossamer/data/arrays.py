@@ -30,7 +30,7 @@ MOST_HEADER = 10_000  # characters, as in numpy
 MOST_RATIO = 1032  # of deflate: a match of 258 bytes in 2 bits
 MOST_AXES = 32
 COPIES = 4  # of the arrays that must fit in memory: reading and checking make some
-READ_CHUNK = 1 << 18
+ARRAY_CHUNK = 1 << 18
 ENCRYPTED = 0x1 | 0x40
 PLAIN_TYPES = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248]|[SU][0-9]{1,7})")
 FIELDS = {
@@ -234,7 +234,7 @@ def _entries(path: Path, name: str, file: IO[bytes], header: Header) -> NDArray[
         room = array.view(np.uint8).data
         have = 0
         while have < len(room):
-            chunk = file.read(min(READ_CHUNK, len(room) - have))
+            chunk = file.read(min(ARRAY_CHUNK, len(room) - have))
             if not chunk:
                 raise FileError(path, f"{name} ends after {have} of {len(room)} bytes")
             room[have : have + len(chunk)] = chunk

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.data.graph import DataGraph, Ints, make_graph
+from gossamer.array_types import Ints
+from gossamer.data.graph import DataGraph, make_graph
 from gossamer.errors import GossamerError
 from gossamer.machine import as_size, available_memory
 

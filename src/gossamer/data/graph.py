@@ -20,9 +20,6 @@ from gossamer.data.checks import (
 )
 from gossamer.errors import GossamerError
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class DataGraph:

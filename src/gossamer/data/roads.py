@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csgraph
 
-from gossamer.data.graph import Floats
+from gossamer.array_types import Floats
 from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, one_line
 

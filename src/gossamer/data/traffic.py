@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.array_types import Floats
 from gossamer.data.arrays import open_arrays
 from gossamer.data.fetch import DownloadProgress, find_or_download, find_stored
-from gossamer.data.graph import DataGraph, Floats, make_graph
+from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.roads import embed_distances, haversine, project_positions, read_roads, shortest_paths
 from gossamer.errors import FileError, GossamerError, naming
 from gossamer.machine import as_size, available_memory

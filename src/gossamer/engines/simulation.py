@@ -3,6 +3,8 @@
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents import Inbox, Link, Outbox
@@ -10,11 +12,11 @@ from gossamer.agents.exchange import Message, join_parts
 from gossamer.data import DataGraph
 from gossamer.generators import Returned, advance
 from gossamer.model import Params
-from gossamer.runs.deployment import Progress, host_of, make_deployment
+from gossamer.runs.deployment import Progress, build_host, make_deployment
+from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import Run, fingerprint_of
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Simulation:
@@ -22,7 +24,7 @@ class Simulation:
 
     leads = True
 
-    def run(self, generator: Generator[Outbox, Inbox, T]) -> T:
+    def run(self, generator: Generator[Outbox, Inbox, _T]) -> _T:
         return run(generator)
 
     def total(self, part: Tensor) -> Tensor:
@@ -32,12 +34,12 @@ class Simulation:
         return parts
 
 
-def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
-    """Drive several hosts' generators in step: all yield, every message is delivered, all go on.
+def run_together(generators: Sequence[Generator[Outbox, Inbox, _T]]) -> list[_T]:
+    """Drive several hosts' generators in lockstep: all yield, every message is delivered, all continue.
 
     One host with all agents, the usual simulation, is the case of one generator and empty outboxes.
     """
-    results: dict[int, T] = {}
+    results: dict[int, _T] = {}
     inboxes: list[Inbox | None] = [None] * len(generators)
     while len(results) < len(generators):
         post: dict[Link, Message] = {}
@@ -58,14 +60,22 @@ def run_together(generators: Sequence[Generator[Outbox, Inbox, T]]) -> list[T]:
     return [results[index] for index in range(len(generators))]
 
 
-def run(generator: Generator[Outbox, Inbox, T]) -> T:
+def run(generator: Generator[Outbox, Inbox, _T]) -> _T:
     """Drive a host that carries all agents."""
     return run_together([generator])[0]
 
 
-def start(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
-    """A run at step 0 on one host. `given` may hold an assignment, a combination or a shift."""
-    deployment = make_deployment(graph, settings, progress=progress, **given)
-    own_shift = given.get("shift") is not None
-    fingerprint = fingerprint_of(graph, deployment.shift if own_shift else None)
-    return Run(settings, deployment, host_of(deployment, settings), fingerprint, Simulation(), own_shift)
+def start_run(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
+) -> Run:
+    """A run at step 0 with all agents on one host; a StartRun."""
+    deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+    own_shift = shift is not None
+    fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
+    return Run(settings, deployment, build_host(deployment, settings), fingerprint, Simulation(), own_shift)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runs.directory import VERSION
+from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.documents import read_json, to_json
 
 Follow = Callable[[int, int, str], None]  # of the parts done, all parts, and a description of the last
@@ -77,7 +77,7 @@ class Cache:
 
 
 def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
-    return {"gossamer": VERSION, **key}
+    return {"gossamer": GOSSAMER_VERSION, **key}
 
 
 def _digest(key: Any, result: Any) -> str:

@@ -18,14 +18,14 @@ from gossamer.agents.host import Host
 from gossamer.agents.measures import mean_params
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.data import DataGraph, make_graph
-from gossamer.engines.simulation import run, start
+from gossamer.engines.simulation import run, start_run
 from gossamer.experiments import bounds
 from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
 from gossamer.model import Params
 from gossamer.report.csv_tables import write_csv
 from gossamer.report.theory import draw_theory
 from gossamer.runs.settings import make_settings
-from gossamer.runs.training import threads_for
+from gossamer.runs.training import use_threads
 
 AgentRows = NDArray[np.float64]  # a row for each agent
 RING_AGENTS = 6
@@ -49,7 +49,7 @@ def small_problem(seed: int = 0) -> DataGraph:
 
 def measure_trajectory(graph: DataGraph, step_size: float, decay: float, steps: int) -> dict[str, Any]:
     """Train, and measure at every step the quantities of Appendix B (`bounds.Trajectory`)."""
-    state = start(
+    state = start_run(
         graph,
         make_settings(
             {
@@ -72,7 +72,7 @@ def measure_trajectory(graph: DataGraph, step_size: float, decay: float, steps: 
     eta = RING_AGENTS * step_size  # the paper's step size: a gradient step of the centralised size, times m
     columns: dict[str, list[float]] = {}
     before: Iterate | None = None
-    with threads_for(state):
+    with use_threads(state):
         for t in range(steps + 1):
             now = _point(state.host)
             for name, value in _measure(now, before, eta / (1 + decay * (t - 1))).items():

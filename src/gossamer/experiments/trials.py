@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gossamer.data import load
-from gossamer.engines.simulation import start
+from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache, Claim, Follow
 from gossamer.report.csv_tables import write_csv
+from gossamer.runs.memory import keep_memory
 from gossamer.runs.records import Mask, Record
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import Hooks, Run, go_on, short_record
+from gossamer.runs.training import measure_scores, run_training
 
 Trial = dict[str, Any]  # settings by name; `until`, if it is there, is a training loss below which the run may end
 Curve = dict[str, Any]  # columns of a run's evaluations; see `curve_of`
@@ -98,9 +100,11 @@ def num_workers() -> int:
 
 
 def train_alone(trial: Trial) -> Curve:
-    """Train one run, from its settings to its curve."""
+    """Train one run in a worker process, from its settings to its curve."""
     settings = _settings({"threads": 1, "baselines": False, **trial})
-    return curve_of(train_to_end(start(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf)))
+    with keep_memory():
+        state = train_to_end(start_run(load(settings.dataset, settings.seed), settings), trial.get("until", -np.inf))
+    return curve_of(state)
 
 
 def _settings(trial: Trial) -> Settings:
@@ -109,9 +113,8 @@ def _settings(trial: Trial) -> Settings:
 
 def train_to_end(state: Run, until: float = -np.inf) -> Run:
     """Train until the last step, a training loss below `until`, or divergence, which is a result here."""
-    hooks = Hooks(should_stop=lambda: bool(state.history[-1]["train"]["loss"] < until))
     try:
-        return go_on(state, hooks, short_record)
+        return run_training(state, (), lambda: bool(state.history[-1]["train"]["loss"] < until), measure_scores)
     except GossamerError:
         if not np.isfinite(state.history[-1]["train"]["loss"]):
             return state

@@ -26,7 +26,7 @@ from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange,
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.shards.shard import Shard, checkpoints_to_keep, read_shard, write_shard
 from gossamer.peers.shards.sites import SiteShard, fingerprint
-from gossamer.runs.deployment import host_of_settings, network_for
+from gossamer.runs.deployment import build_network, build_share_host
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.tensors import write_tensors
 
@@ -65,7 +65,7 @@ class ShardWork:
 
     def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog) -> None:
         self._settings, self._folder, self._metrics = shard.settings, folder, metrics
-        self._host = host_of_settings(shard.share, shard.settings)
+        self._host = build_share_host(shard.share, shard.settings)
         self._schedule = make_schedule(self._host, shard.settings)
         self.keep = shard.keep
         self.largest = self._schedule.largest * shard.settings.torch_dtype.itemsize
@@ -182,7 +182,7 @@ def _shift_steps(program: Program, by: int) -> Program:
 def _largest_message(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
-    network = network_for(int(data.features.shape[-1]), data.num_outputs, shard.settings)
+    network = build_network(int(data.features.shape[-1]), data.num_outputs, shard.settings)
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))

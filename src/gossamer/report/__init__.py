@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     terminal         tables in the terminal
+    agent_tables  tables of agents: shards, processes
     bars             progress bars
     curves           curves of a run, and the style of all pictures
     panels           figures of several panels

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,20 +15,16 @@ if TYPE_CHECKING:  # of annotations alone: the network's libraries are not neede
     import numpy as np
     from numpy.typing import NDArray
 
-    from gossamer.peers.shards.shard import Shard
-    from gossamer.peers.shards.sites import SiteShard
+    from gossamer.runs.run import Run
     from gossamer.runs.topologies import CertifiedTopology
-    from gossamer.runs.training import Run
     from gossamer.topology import Sweep
 
 __all__ = [
     "escape",
-    "process_table",
     "show_certificate",
     "show_claims",
     "show_result",
     "show_scores",
-    "show_shards",
     "show_sweep",
 ]
 
@@ -187,7 +183,7 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
 
 def show_result(console: Console, run: "Run", summary: Summary, folder: Path) -> None:
     """Print the tables at the end of a run."""
-    facts, settings = run.facts, run.settings
+    facts, settings = run.description, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
         f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
@@ -244,59 +240,3 @@ def _show_messages(console: Console, messages: MessageCounts) -> None:
         style="dim",
     )
     console.print(table)
-
-
-def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder: Path) -> None:
-    """Print the size, the neighbours and the address of each shard."""
-    table = Table(
-        title=f"{len(shards)} shard{'s' * (len(shards) != 1)} in {escape(str(folder))}",
-        title_justify="left",
-        title_style="bold",
-    )
-    for heading in ("agent", "vertices", "labels", "neighbours", "address"):
-        table.add_column(heading, justify="left" if heading in ("neighbours", "address") else "right")
-    for shard in shards:
-        table.add_row(
-            str(shard.membership.agent),
-            str(len(shard.local_data.targets)),
-            str(int(shard.local_data.masks["train"].sum())),
-            ", ".join(map(str, shard.membership.neighbours)),
-            shard.membership.contact.address,
-        )
-    console.print(table)
-
-
-def process_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int, classes: bool = True) -> Table:
-    """Table of the agents' processes and their progress; without lines between columns, to fit in 80 characters."""
-    title = f"{num_agents} agents, {steps} steps"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    score = "accuracy" if classes else "mse"
-    for heading in ("agent", "step", "loss", score, "neighbours", "in MB", "out MB", "refused", "waiting for"):
-        table.add_column(heading, justify="left" if heading in ("neighbours", "waiting for") else "right")
-    for agent in range(num_agents):
-        state = states.get(agent)
-        if state is None:
-            table.add_row(str(agent), *[""] * 7, "(starting)")
-            continue
-        measured = state["metrics"] or {}
-        loss, _, count = measured.get("train", (0.0, 0.0, 0))
-        _, right, held = measured.get("validation", (0.0, 0.0, 0))
-        waits = ", ".join(map(str, state["waiting_for"]))
-        table.add_row(
-            str(agent),
-            str(state["step"]),
-            f"{loss / count:.4f}" if count else "-",
-            f"{right / held:{'.1%' if classes else '.4f'}}" if held else "-",
-            ", ".join(map(str, state["neighbours"])),
-            f"{state['bytes_in'] / 1e6:.1f}",
-            f"{state['bytes_out'] / 1e6:.1f}",
-            str(
-                sum(
-                    state["refused"].get(name, 0)
-                    for name in state["refused"]
-                    if name not in ("old", "early", "duplicate")
-                )
-            ),
-            "done" if state["finished"] else f"{waits} ({state['waited']:.0f} s)" if state["waited"] > 1 else waits,
-        )
-    return table

@@ -8,7 +8,9 @@ The code is organised as follows:
     topologies       topologies without a training run
     capacity         memory that weights and matrices need
     engine           the engine seam: how hosts' generators are driven
-    training         the training loop: steps, evaluations, stops, resumption
+    run              a run: settings, host, engine, evaluations so far; prediction
+    observers        the observer seam: what follows a run
+    training         the training loop: steps, evaluations, observers, stops
     records          types of evaluations, message counts and summaries
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link

@@ -18,8 +18,8 @@ GROWING = 5  # evaluations in a row
 
 
 def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int) -> float:
-    """How much the agents' labels differ: the mean total variation distance between an agent's distribution of classes
-    and everyone's, over the labelled vertices. 0: all alike; near 1: every agent has classes of its own."""
+    """Label skew: the mean total variation distance between an agent's distribution of classes and that of all agents,
+    over the labelled vertices. 0: all the same; near 1: every agent has classes of its own."""
     if graph.num_classes is None:
         return 0.0
     there = np.flatnonzero(graph.labelled)
@@ -31,8 +31,8 @@ def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int)
     return float((sizes * distance).sum() / max(1, len(there)))
 
 
-def warn_before(deployment: Deployment, settings: Settings) -> None:
-    """What can be told before a run begins."""
+def warn_before_training(deployment: Deployment, settings: Settings) -> None:
+    """Warn about a run before its first step."""
     warn_of_skewed_labels(deployment, settings)
     warn_of_consensus(settings)
 

@@ -1,4 +1,4 @@
-"""Named arrays of a file, asked for one by one with the type, shape and range that each must have."""
+"""Named arrays of a file, taken one by one with the type, shape and range that each must have."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from gossamer.errors import GossamerError
 
 INTS, REALS = ("int32", "int64"), ("float32", "float64")
 NUMBERS = (*REALS, "float16", "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", *INTS)
-MOST_VERTICES = 2**62
+MOST_VERTEX_NUMBER = 2**62
 
 
-class Arrays:
-    """The arrays of one file; what does not fit is refused with the file's and the array's name."""
+class StoredArrays:
+    """Arrays of one file. One that does not fit raises an error with the names of the file and the array."""
 
     def __init__(self, path: Path, arrays: Mapping[str, NDArray[Any]], remedy: str) -> None:
         self.path, self.remedy = path, remedy
@@ -26,7 +26,7 @@ class Arrays:
         return name in self._left
 
     def take(self, name: str, dtypes: tuple[str, ...] | str, *shape: int | None) -> NDArray[Any]:
-        """The array of this name; None in its shape stands for any length."""
+        """Take the array of this name; None in its shape stands for any length."""
         if name not in self._left:
             raise GossamerError(f"{self.path} is damaged: it has no {name}; {self.remedy}")
         array = self._left.pop(name)
@@ -91,13 +91,13 @@ class Arrays:
 
     def take_vertices(self) -> NDArray[np.int64]:
         """Global numbers, ascending."""
-        vertices = self.take_within("vertices", MOST_VERTICES, None)
+        vertices = self.take_within("vertices", MOST_VERTEX_NUMBER, None)
         if (np.diff(vertices) <= 0).any():
             self.refuse("vertices", "ascending numbers", "others")
         return vertices
 
     def finish(self) -> None:
-        """Refuse what nobody has asked for."""
+        """Refuse arrays that were not taken."""
         if self._left:
             raise GossamerError(f"{self.path} is damaged: unknown array {min(self._left)[:80]!a}; {self.remedy}")
 

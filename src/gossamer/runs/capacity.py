@@ -1,4 +1,4 @@
-"""What a host's weights and a deployment's matrices take in memory, refused before they are made if it is too much."""
+"""Memory that a host's weights and a deployment's matrices need, checked before they are allocated."""
 
 import math
 
@@ -8,7 +8,7 @@ from gossamer.machine import as_size, available_memory
 from gossamer.model import Network
 from gossamer.runs.settings import Settings
 
-DRAWS = 3 * 8  # bytes for a parameter of the layer whose initial weights are drawn, in float64
+DRAW_BYTES = 3 * 8  # for a parameter of the layer whose initial weights are drawn, in float64
 TRACKING = 2  # the tracker and the last gradient
 MATRICES = 4  # matrices [m, m] of 8 bytes that are there at once: B, its counts, links and C
 
@@ -18,7 +18,7 @@ def check_host(network: Network, settings: Settings, num_hosted: int, num_vertic
     rule's state, and for each vertex the input and the output of the widest layer."""
     itemsize, p = settings.torch_dtype.itemsize, network.num_parameters
     copies = 2 + num_statistics(make_rule(settings.update)) + (TRACKING if settings.tracks else 0)
-    drawn = DRAWS * max(map(math.prod, network.shapes().values())) + p * itemsize
+    drawn = DRAW_BYTES * max(map(math.prod, network.shapes().values())) + p * itemsize
     weights = num_hosted * max(drawn, p * copies * itemsize)
     widest = max(layer.inputs + layer.outputs for layer in network.layers[1:] or network.layers)
     hidden = num_vertices * widest * itemsize if len(network.layers) > 1 else 0

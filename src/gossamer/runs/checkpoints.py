@@ -1,4 +1,4 @@
-"""Checkpoints of a run directory: the newest, and the one before it for when the newest is damaged."""
+"""Checkpoints of a run directory: the newest, and the previous one in case the newest is damaged."""
 
 import math
 import re
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import set_aside
+from gossamer.runs.run import Run
 from gossamer.runs.tensors import Expected, check_tensors, pack_state, read_file, unpack_state, write_tensors
-from gossamer.runs.training import Run
 
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 
@@ -29,15 +29,15 @@ class Checkpoint:
 def write_checkpoint(
     folder: Path, params: Mapping[str, Tensor], state: Mapping[str, Tensor], step: int, seconds: float
 ) -> None:
-    """Write the newest checkpoint; the one that was there is kept."""
+    """Write the newest checkpoint; the one before becomes the previous."""
     tensors = pack_state(params, state)
     write_tensors(folder / NEWEST, tensors, previous=folder / PREVIOUS, step=str(step), seconds=str(seconds))
 
 
-def newest_checkpoint(folder: Path, run: Run) -> Checkpoint | None:
-    """The newest whole checkpoint that fits the run, or None where there has been none.
+def read_newest_checkpoint(folder: Path, run: Run) -> Checkpoint | None:
+    """Newest whole checkpoint that fits the run, or None if there is none.
 
-    A damaged one before it is set aside, with a warning; it stays where it is if nothing whole is left.
+    A damaged newer one is renamed, with a warning; it keeps its name if no whole one is left.
     """
     damaged: dict[Path, GossamerError] = {}
     for path in (folder / NEWEST, folder / PREVIOUS):

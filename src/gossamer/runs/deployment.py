@@ -1,4 +1,4 @@
-"""A deployment: which agent holds what and who talks to whom; data, assignment and topology joined (Sec. III-A)."""
+"""A deployment: data, assignment and topology joined (Sec. III-A)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class Deployment:
     graph: DataGraph  # without the edges that no link carries
     assignment: NDArray[np.int64]  # a(i) [n]
     shared_edges: NDArray[np.int64]  # B [m, m]
-    certificate: topology.Certificate  # what is known of C
+    certificate: topology.Certificate  # C and its properties
     shift: Any  # D, CSR [n, n]
     network: Network
     edges_kept: float  # share of the data edges that the links carry
@@ -39,7 +39,7 @@ class Deployment:
 
     @property
     def links(self) -> NDArray[np.bool_]:
-        """Who talks to whom [m, m]."""
+        """Links between agents [m, m]."""
         return self.certificate.links
 
     @property
@@ -64,7 +64,10 @@ def make_deployment(
     check_agents(m)
     if shift is not None:
         shift = sparse.csr_array(shift)
-    owner = check_assignment(assignment, graph.num_vertices, m) if assignment is not None else assigned(graph, settings)
+    if assignment is not None:
+        owner = check_assignment(assignment, graph.num_vertices, m)
+    else:
+        owner = assign_vertices(graph, settings)
     shared = shared_edges(graph, owner, m)
     certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
     links = certificate.links
@@ -78,16 +81,13 @@ def make_deployment(
     share = float(carried.mean()) if len(carried) else 1.0
     if kept is not graph:
         shared = shared_edges(kept, owner, m)
-    return Deployment(kept, owner, shared, certificate, shift, network_of(graph, settings), share)
+    return Deployment(
+        kept, owner, shared, certificate, shift, build_network(graph.num_features, graph.num_outputs, settings), share
+    )
 
 
-def network_of(graph: DataGraph, settings: Settings) -> Network:
-    """The network that the settings ask for on this data."""
-    return network_for(graph.num_features, graph.num_outputs, settings)
-
-
-def network_for(num_features: int, num_outputs: int, settings: Settings) -> Network:
-    """The network that the settings ask for, from so many features to so many outputs."""
+def build_network(num_features: int, num_outputs: int, settings: Settings) -> Network:
+    """Build the network of the settings."""
     return make_network(
         settings.layers,
         num_features,
@@ -102,7 +102,7 @@ def network_for(num_features: int, num_outputs: int, settings: Settings) -> Netw
 
 
 def training_of(settings: Settings) -> TrainingOptions:
-    """How to train, by the settings."""
+    """Training options of the settings."""
     return TrainingOptions(
         rule=make_rule(settings.update, settings.momentum),
         step_size=settings.step_size,
@@ -118,10 +118,10 @@ def training_of(settings: Settings) -> TrainingOptions:
     )
 
 
-def host_of(
+def build_host(
     deployment: Deployment, settings: Settings, agents: Any = None, hosting: NDArray[np.int64] | None = None
 ) -> Host:
-    """A host of all agents, or of the given ones; `hosting` tells which hosts carry the others."""
+    """Build the host of all agents, or of the given ones; `hosting` [m] is the host of each agent."""
     hosted = range(deployment.num_agents) if agents is None else agents
     vertices = int(np.isin(deployment.assignment, list(hosted)).sum())
     check_host(deployment.network, settings, len(hosted), vertices)
@@ -140,10 +140,10 @@ def host_of(
     )
 
 
-def host_of_settings(share: Share, settings: Settings) -> Host:
-    """The host of a share's agents at step 0, from the share and the settings alone."""
+def build_share_host(share: Share, settings: Settings) -> Host:
+    """Build the host of a share's agents at step 0, from the share and the settings alone."""
     outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
-    network = network_for(int(share.features.shape[-1]), outputs, settings)
+    network = build_network(int(share.features.shape[-1]), outputs, settings)
     check_host(network, settings, len(share.agents), int(share.hosted.sum()))
     params = initial_params(
         network,
@@ -156,8 +156,8 @@ def host_of_settings(share: Share, settings: Settings) -> Host:
     return host_of_share(share, network, training_of(settings), params)
 
 
-def assigned(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
-    """a(i) [n] by the settings: a method's name, or a CSV file with the columns vertex,agent."""
+def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
+    """Assign vertices to agents, a(i) [n], by the settings: a method, or a CSV file with columns vertex,agent."""
     if settings.assignment in ASSIGNMENTS:
         return assign(graph, settings.assignment, settings.agents, settings.seed)
     path = Path(settings.assignment)

@@ -1,4 +1,4 @@
-"""The run directory: what a run leaves behind, written whole or not at all.
+"""The run directory: files of a run, written whole or not at all.
 
 run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
@@ -12,8 +12,9 @@ curves.png             drawn by the caller
 
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -26,17 +27,17 @@ from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
-from gossamer.runs.arrays import Arrays
-from gossamer.runs.checkpoints import newest_checkpoint, write_checkpoint
-from gossamer.runs.documents import FORMAT, check_format, checked, read_json, read_lines, to_json
+from gossamer.runs.arrays import StoredArrays
+from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
+from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
+from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record, Summary
+from gossamer.runs.run import Run, StartRun, restore_weights
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
-from gossamer.runs.training import Run, with_weights
 
-VERSION = version("gossamer")
-Begin = Callable[..., Run]  # like `start`: from graph, settings, and an assignment, a combination, a shift
+GOSSAMER_VERSION = version("gossamer")
 
 
 def check_new(folder: Path) -> None:
@@ -59,8 +60,8 @@ def create(folder: Path) -> None:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """An empty directory for a result, made now, that no other process writes to."""
+def create_locked(folder: Path) -> Iterator[None]:
+    """Make an empty directory for a result, and let no other process write to it."""
     create(folder)
     with lock_folder(folder, f"trains in {folder}"):
         check_new(folder)  # another may have been here between the two
@@ -68,64 +69,69 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def gone_on_with(folder: Path) -> Iterator[None]:
-    """A run directory that no other process writes to."""
+def lock_run(folder: Path) -> Iterator[None]:
+    """Let no other process write to a run directory."""
     read_manifest(folder)  # first: no lock is put into a folder that is none
     with lock_folder(folder, f"trains in {folder}"):
         remove_unfinished(folder)
         yield
 
 
-def free_name(parent: Path, stem: str) -> Path:
-    """The first of parent/stem-1, parent/stem-2, ... that does not exist."""
+def find_free_name(parent: Path, stem: str) -> Path:
+    """First of parent/stem-1, parent/stem-2, ... that does not exist."""
     number = 1
     while (parent / f"{stem}-{number}").exists():
         number += 1
     return parent / f"{stem}-{number}"
 
 
-def save_checkpoint(folder: Path, state: Run) -> None:
-    """Metrics first: they may run ahead of the checkpoint, never behind."""
-    params, update_state = (state.engine.gathered(parts) for parts in (state.host.params, state.host.state))
-    if not state.engine.leads:
+def make_saver(folder: Path) -> Observer:
+    """An observer that keeps a run directory up to date: checkpoints on the way, weights at the end."""
+    return Observer(on_checkpoint=partial(save_checkpoint, folder), on_end=partial(save_weights, folder))
+
+
+def save_checkpoint(folder: Path, run: Run) -> None:
+    """Write metrics and a checkpoint. Metrics first: they may be ahead of the checkpoint, never behind."""
+    params, update_state = (run.engine.gathered(parts) for parts in (run.host.params, run.host.state))
+    if not run.engine.leads:
         return
-    lines = "".join(to_json(record) + "\n" for record in state.history)
+    lines = "".join(to_json(record) + "\n" for record in run.history)
     write_atomically(folder / "metrics.jsonl", lines.encode())
-    write_checkpoint(folder, params, update_state, state.host.step, state.seconds)
+    write_checkpoint(folder, params, update_state, run.host.step, run.seconds)
 
 
-def save_start(folder: Path, state: Run) -> None:
-    """What never changes during a run, and a run.json that says how to go on."""
+def save_start(folder: Path, run: Run) -> None:
+    """Write what never changes during a run, and a run.json from which it can be resumed."""
     write_tensors(
         folder / "network.safetensors",
         {
-            "assignment": torch.from_numpy(state.deployment.assignment),
-            "combination": torch.from_numpy(state.deployment.combination),
+            "assignment": torch.from_numpy(run.deployment.assignment),
+            "combination": torch.from_numpy(run.deployment.combination),
         },
     )
-    certificate = state.deployment.certificate.to_dict(
-        state.deployment.network.num_parameters, state.settings.torch_dtype.itemsize
+    certificate = run.deployment.certificate.to_dict(
+        run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
     write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
-    save_summary(folder, state, {})
+    save_summary(folder, run, {})
 
 
-def save_weights(folder: Path, state: Run) -> None:
-    """A checkpoint, and the weights for whoever wants to use them."""
-    save_checkpoint(folder, state)
-    params = state.engine.gathered(state.host.params)
-    if state.engine.leads:
+def save_weights(folder: Path, run: Run) -> None:
+    """Write a checkpoint, and the weights for prediction."""
+    save_checkpoint(folder, run)
+    params = run.engine.gathered(run.host.params)
+    if run.engine.leads:
         write_tensors(folder / "weights.safetensors", params)
 
 
 def save_references(folder: Path, histories: Mapping[str, list[Record]]) -> None:
-    """The references' evaluations, from which the curves can be drawn again."""
+    """Write the references' evaluations, from which the curves can be drawn again."""
     lines = (to_json({"model": name, **record}) + "\n" for name, history in histories.items() for record in history)
     write_atomically(folder / "references.jsonl", "".join(lines).encode())
 
 
 def read_references(folder: Path) -> dict[str, list[Record]]:
-    """The references' evaluations so far; none before the distributed run is done."""
+    """Evaluations of the references so far; none before the distributed run is done."""
     histories: dict[str, list[Record]] = {}
     path = folder / "references.jsonl"
     for record in _read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
@@ -136,123 +142,123 @@ def read_references(folder: Path) -> dict[str, list[Record]]:
 
 
 def read_summary(folder: Path) -> Summary:
-    """The summary that a run directory holds."""
+    """Summary in a run directory."""
     return cast(Summary, read_manifest(folder).summary)
 
 
-def save_summary(folder: Path, state: Run, summary: Summary, complete: bool = False) -> None:
-    """run.json; `complete` once the run and its references are done."""
+def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = False) -> None:
+    """Write run.json; `complete` once the run and its references are done."""
     content = {
         "format": FORMAT,
-        "settings": state.settings.model_dump(mode="json"),
-        "data": {"name": state.facts["name"], "fingerprint": state.fingerprint},
+        "settings": run.settings.model_dump(mode="json"),
+        "data": {"name": run.description["name"], "fingerprint": run.fingerprint},
         "versions": {
-            "gossamer": VERSION,
+            "gossamer": GOSSAMER_VERSION,
             "torch": torch.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "step": state.host.step,
+        "step": run.host.step,
         "complete": complete,
-        **({"plan": state.stored} if state.stored else {}),
+        **({"plan": run.plan} if run.plan else {}),
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
 
 
 def read_manifest(folder: Path) -> RunManifest:
-    """run.json, checked."""
+    """Read and validate run.json."""
     path = folder / "run.json"
     try:
         content = read_json(path)
     except OSError:
         raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
     check_format(content, path)
-    return checked(RunManifest, content, str(path))
+    return validate(RunManifest, content, str(path))
 
 
 def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
-    """Settings, fingerprint of the data, and what was known of the deployment when its shares were cut."""
+    """Settings, fingerprint of the data, and the description of the deployment when its shares were cut."""
     manifest = read_manifest(folder)
     if manifest.plan is None:
         raise GossamerError(f"{folder} was not cut for ranks; cut it with gossamer shard DATASET --ranks N")
-    return read_settings_of(folder), manifest.data.fingerprint, manifest.plan.model_dump()
+    return read_run_settings(folder), manifest.data.fingerprint, manifest.plan.model_dump()
 
 
-def read_settings_of(folder: Path) -> Settings:
-    """The settings of a run directory."""
+def read_run_settings(folder: Path) -> Settings:
+    """Settings of a run directory."""
     return read_stored_settings(read_manifest(folder).settings, str(folder / "run.json"))
 
 
-def read_run(folder: Path, graph: DataGraph, begin: Begin, steps: int | None = None, shift: Any = None) -> Run:
-    """A run as its last checkpoint left it, ready to go on, with more steps if wished; `begin` hosts it.
+def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None = None, shift: Any = None) -> Run:
+    """A run at its last checkpoint, with another number of steps if given; `start` hosts it.
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    return restored(folder, _fresh(folder, graph, steps, shift, begin))
+    return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start))
 
 
-def restored(folder: Path, state: Run) -> Run:
-    """A run at step 0 as the newest whole checkpoint of its directory left it, the same for all hosts."""
-    found = newest_checkpoint(folder, state)
+def restore_checkpoint(folder: Path, run: Run) -> Run:
+    """Restore a run from the newest whole checkpoint of its directory, the same on all hosts."""
+    found = read_newest_checkpoint(folder, run)
     if found is not None:
-        state = with_weights(state, found.params, found.state, found.step, str(found.path))
-        classes = state.host.full_pass.targets.dtype == torch.int64
+        run = restore_weights(run, found.params, found.step, found.state, str(found.path))
+        classes = run.host.full_pass.targets.dtype == torch.int64
         read = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
         history = cast(list[Record], read)
         _check_order(history, str(folder / "metrics.jsonl"))
-        state.history = [record for record in history if record["step"] <= found.step]
-        if found.step and not state.history:
+        run.history = [record for record in history if record["step"] <= found.step]
+        if found.step and not run.history:
             raise GossamerError(
                 f"{folder / 'metrics.jsonl'} has no evaluation up to step {found.step}, the checkpoint's"
             )
-        state.seconds = found.seconds
-    step, hosts = state.engine.total(torch.tensor([state.host.step, 1], dtype=torch.float64)).tolist()
-    if step != hosts * state.host.step:
-        raise GossamerError(f"{folder}: not all ranks can restore step {state.host.step}; give them the same folder")
-    if state.host.step > state.settings.steps:
+        run.seconds = found.seconds
+    step, hosts = run.engine.total(torch.tensor([run.host.step, 1], dtype=torch.float64)).tolist()
+    if step != hosts * run.host.step:
+        raise GossamerError(f"{folder}: not all ranks can restore step {run.host.step}; give them the same folder")
+    if run.host.step > run.settings.steps:
         raise GossamerError(
-            f"{folder} has done {state.host.step} steps already, asked for {state.settings.steps}; give more --steps"
+            f"{folder} has done {run.host.step} steps already, asked for {run.settings.steps}; give more --steps"
         )
-    return state
+    return run
 
 
-def read_weights(folder: Path, graph: DataGraph, begin: Begin, shift: Any = None) -> Run:
-    """A run with the weights that it left behind, for prediction."""
-    state = _fresh(folder, graph, None, shift, begin)
+def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = None) -> Run:
+    """A run with its final weights, for prediction."""
+    run = _start_stored(folder, graph, None, shift, start)
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
-    return with_weights(state, read_tensors(path), state.host.state, state.settings.steps, str(path))
+    return restore_weights(run, read_tensors(path), run.settings.steps, source=str(path))
 
 
-def _fresh(folder: Path, graph: DataGraph, steps: int | None, shift: Any, begin: Begin) -> Run:
-    """The run of a directory at step 0, with its own assignment and C, on the same data."""
-    manifest, settings = read_manifest(folder), read_settings_of(folder)
+def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun) -> Run:
+    """Start the run of a directory at step 0, with its stored assignment and C, on the same data."""
+    manifest, settings = read_manifest(folder), read_run_settings(folder)
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     path, m = folder / "network.safetensors", settings.agents
-    arrays = Arrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
+    arrays = StoredArrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
     combination = arrays.take_finite("combination", "float64", m, m)
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
     arrays.finish()
     try:
-        state = begin(graph, settings, assignment=assignment, combination=combination, shift=shift)
+        run = start(graph, settings, assignment=assignment, combination=combination, shift=shift)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
-    if manifest.data.fingerprint != state.fingerprint:
+    if manifest.data.fingerprint != run.fingerprint:
         raise GossamerError(
             f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
             f"{folder} was trained on"
         )
-    return state
+    return run
 
 
 def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:
-    """The evaluations of a file, which must all have this score."""
+    """Evaluations of a file, which must all have this score."""
     records: list[dict[str, Any]] = []
     for source, content in read_lines(path):
-        record = checked(model, content, source)
+        record = validate(model, content, source)
         for mask in MASKS if score is not None else ():
             if score not in getattr(record, mask).model_fields_set:
                 raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")

@@ -1,4 +1,4 @@
-"""JSON files that Gossamer reads back: bounded in size and nesting, and held against a typed model before use."""
+"""JSON files that Gossamer reads back: bounded in size and nesting, and validated by a typed model before use."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes
 
 FORMAT = 1  # of all files that Gossamer writes, but for the manifests of shards
-MOST_BYTES = 1 << 28  # of a file
+MOST_JSON_BYTES = 1 << 28  # of a file
 DEEPEST = 32  # lists and objects within each other
 
 
 class Document(BaseModel):
-    """A JSON object of ours: no key more or less, and no value of another type."""
+    """A JSON object of Gossamer: no unknown or missing key, and no value of another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -25,7 +25,7 @@ class Document(BaseModel):
 Model = TypeVar("Model", bound=Document)
 
 
-def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
     """The content of a JSON file; an OSError if there is none."""
     return parse_json(read_bytes(path, most), str(path))
 
@@ -45,9 +45,9 @@ def parse_json(text: bytes, source: str) -> Any:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """The JSON values of a file with one on every line, each with the words that say where it stands."""
+    """JSON values of a file with one on every line, each with the file's name and line number."""
     try:
-        lines = read_bytes(path, MOST_BYTES).split(b"\n")
+        lines = read_bytes(path, MOST_JSON_BYTES).split(b"\n")
     except OSError as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):
@@ -57,7 +57,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def check_format(content: Any, path: Path, expected: int = FORMAT) -> None:
-    """Refuse what another version of Gossamer has written."""
+    """Refuse a file of another format version."""
     version = content.get("format") if isinstance(content, dict) else None
     if version != expected or isinstance(version, bool):
         raise GossamerError(
@@ -66,8 +66,8 @@ def check_format(content: Any, path: Path, expected: int = FORMAT) -> None:
         )
 
 
-def checked(model: type[Model], content: Any, source: str, remedy: str = "") -> Model:
-    """The content as a value of the model, or an error that names the first key that does not fit."""
+def validate(model: type[Model], content: Any, source: str, remedy: str = "") -> Model:
+    """Return the content as a value of the model, or raise an error that names the first key that does not fit."""
     end = f"; {remedy}" if remedy else ""
     if not isinstance(content, dict):
         raise GossamerError(f"{source} should hold an object, found {shown(content)}{end}")
@@ -80,8 +80,8 @@ def checked(model: type[Model], content: Any, source: str, remedy: str = "") -> 
             raise GossamerError(f"{source} is damaged: it has no {key}{end}") from None
         if first["type"] == "extra_forbidden":
             raise GossamerError(f"{source} is damaged: unknown key {key}{end}") from None
-        said = first["msg"].removeprefix("Value error, ")
-        raise GossamerError(f"{source}: {key}: {said}, found {shown(first['input'])}{end}") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise GossamerError(f"{source}: {key}: {problem}, found {shown(first['input'])}{end}") from None
 
 
 def _parts(value: Any) -> list[Any]:

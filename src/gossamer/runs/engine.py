@@ -1,4 +1,4 @@
-"""The engine seam: how a run drives its hosts' generators and joins what their agents know.
+"""The engine seam: drives the generators of a run's hosts, and sums or gathers their arrays.
 
 `engines` has one for a single process (simulation) and one for the ranks of a torch.distributed job (cluster).
 """
@@ -11,18 +11,18 @@ from torch import Tensor
 from gossamer.agents import Inbox, Outbox
 from gossamer.model import Params
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Engine(Protocol):
-    """One process's part in a run whose hosts move in step."""
+    """One process's part in a run whose hosts move in lockstep."""
 
     @property
     def leads(self) -> bool:
-        """Whether this process tells the user and writes files; one of all does."""
+        """True on the one process that reports to the user and writes files."""
         ...
 
-    def run(self, generator: Generator[Outbox, Inbox, T]) -> T:
+    def run(self, generator: Generator[Outbox, Inbox, _T]) -> _T:
         """Drive this process's host through its exchanges."""
         ...
 

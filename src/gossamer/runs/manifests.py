@@ -1,4 +1,4 @@
-"""Typed models of the JSON files that Gossamer writes and reads back: what each key holds, and within which bounds."""
+"""Typed models of the JSON files that Gossamer writes and reads back: keys, types and bounds."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,63 +7,63 @@ from pydantic import Field, model_validator
 from gossamer.runs.documents import Document
 
 SHARD = 2  # format version of a shard's manifest
-LARGEST = 2**53  # whole numbers up to here are exact in every reader of JSON
+LARGEST_EXACT = 2**53  # whole numbers up to here are exact in every reader of JSON
 
 
-Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_EXACT)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
 Classes = Annotated[int, Field(ge=2, lt=2**31)] | None
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Score = float | None  # null: not a number
 
 
-class Facts(Document):
-    """Numbers of a share, of which some are those of all agents."""
+class ShareSizes(Document):
+    """Sizes of the whole problem, which every share states."""
 
     num_agents: Annotated[int, Field(ge=1, lt=2**31)]
-    num_vertices: Annotated[int, Field(ge=1, le=LARGEST)]
-    num_labelled: Annotated[int, Field(ge=1, le=LARGEST)]
+    num_vertices: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
+    num_labelled: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
     num_classes: Classes
 
 
 class Manifest(Document):
-    """Every shard.json."""
+    """Keys of every shard.json."""
 
     format: Literal[2]
     checksums: dict[str, Digest]
 
 
-class RankManifest(Manifest, Facts):
-    """Of a shard that was cut for a rank of a cluster."""
+class RankManifest(Manifest, ShareSizes):
+    """shard.json of a rank of a cluster."""
 
     rank: Number
     ranks: Annotated[int, Field(ge=1, lt=2**31)]
     agents: Annotated[list[Number], Field(min_length=1)]
 
 
-class Data(Document):
+class DataIdentity(Document):
     name: str
     fingerprint: Annotated[str, Field(max_length=1000)]
 
 
 class Volume(Document):
-    """Of the messages of a phase."""
+    """Volume of the messages of a phase."""
 
     rows: Count
     bytes: Count
 
 
-class Bytes(Document):
+class StoredByteCount(Document):
     bytes: Count
 
 
-class BytesOfPhases(Document):
-    forward: Bytes
-    backward: Bytes
-    consensus: Bytes
+class PhaseBytes(Document):
+    forward: StoredByteCount
+    backward: StoredByteCount
+    consensus: StoredByteCount
 
 
-class Phases(Document):
+class PhaseCounts(Document):
     forward: Count
     backward: Count
     consensus: Count
@@ -82,19 +82,19 @@ class LinkVolume(Document):
 
 
 class Messages(Document):
-    """What a step sends (messages.py)."""
+    """Messages of one step (message_counts.py)."""
 
     forward: Volume
     backward: Volume
     consensus: Volume
     evaluation: Volume
-    plain: BytesOfPhases
+    plain: PhaseBytes
     paper: Volume
     links: list[LinkVolume]
 
 
-class PlanOfRanks(Document):
-    """What was known of a deployment when its shares were cut for ranks."""
+class RankPlan(Document):
+    """Description of a deployment when its shares were cut for ranks."""
 
     name: str
     num_vertices: Count
@@ -105,7 +105,7 @@ class PlanOfRanks(Document):
     spectral_radius: Annotated[float, Field(ge=0)]
     edges_kept: Annotated[float, Field(ge=0, le=1)]
     messages: Messages
-    between_ranks: Phases
+    between_ranks: PhaseCounts
 
 
 class RunManifest(Document):
@@ -113,15 +113,15 @@ class RunManifest(Document):
 
     format: Literal[1]
     settings: dict[str, Any]
-    data: Data
+    data: DataIdentity
     versions: dict[str, str] = Field(default_factory=dict)
     step: Count = 0
     complete: bool = False
-    plan: PlanOfRanks | None = None
+    plan: RankPlan | None = None
     summary: dict[str, Any]
 
 
-class ScoresOfMask(Document):
+class MaskScores(Document):
     """The accuracy of classes, or the mean squared error of real values."""
 
     loss: Score
@@ -129,7 +129,7 @@ class ScoresOfMask(Document):
     mse: Score = None
 
     @model_validator(mode="after")
-    def _one_score(self) -> "ScoresOfMask":
+    def _one_score(self) -> "MaskScores":
         if {"accuracy", "mse"} <= self.model_fields_set or not {"accuracy", "mse"} & self.model_fields_set:
             raise ValueError("expected accuracy or mse")
         return self
@@ -139,9 +139,9 @@ class Evaluation(Document):
     """A line of metrics.jsonl in a run directory."""
 
     step: Count
-    train: ScoresOfMask
-    validation: ScoresOfMask
-    test: ScoresOfMask
+    train: MaskScores
+    validation: MaskScores
+    test: MaskScores
     disagreement: Score
     stationarity: Score = None
     best_stationarity: Score = None

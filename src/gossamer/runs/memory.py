@@ -1,4 +1,4 @@
-"""How a process that trains keeps its memory."""
+"""Memory that a training process of Gossamer keeps from step to step (glibc)."""
 
 import ctypes
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4  # names of glibc's mallopt
 KEPT = {MMAP_MAX: 0, TRIM_THRESHOLD: -1, TOP_PAD: 64 << 20}
-USUAL = {  # what glibc comes to by itself in a process with large arrays; it does not learn any more once it is told
+USUAL = {  # thresholds that glibc adapts to in a process with large arrays; once one is set it adapts no more
     MMAP_MAX: 65536,
     MMAP_THRESHOLD: 32 << 20,
     TRIM_THRESHOLD: 64 << 20,
@@ -16,11 +16,14 @@ USUAL = {  # what glibc comes to by itself in a process with large arrays; it do
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
-    """Let malloc keep what it has been given, for the next step.
+def keep_memory() -> Iterator[None]:
+    """Let malloc keep freed memory for the next step.
 
-    Else every large array comes in fresh pages and gives them back, step after step: on a million vertices half a
-    million page faults, a third of the time. Without glibc nothing changes.
+    Else every large array comes in new pages and returns them, step after step: on a million vertices half a million
+    page faults, a third of the time. Without glibc nothing changes.
+
+    The settings of malloc are the process's, and glibc cannot restore them exactly. So only processes of Gossamer's own
+    call this: commands, workers and benchmarks, not the library in a user's process.
     """
     libc = _glibc()
     if libc is None:

@@ -1,4 +1,4 @@
-"""Counts what a step sends, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
+"""Message counts of a step, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.records import MessageCounts, RowCount
 from gossamer.runs.settings import Settings
 
-Facts = dict[str, Any]
+Description = dict[str, Any]
 
 
-def facts_of(deployment: Deployment) -> Facts:
-    """What a reader wants to know of data and topology."""
+def describe_deployment(deployment: Deployment) -> Description:
+    """Data and topology in numbers, for reports."""
     graph, certificate = deployment.graph, deployment.certificate
     return {
         "name": graph.name,
@@ -34,7 +34,7 @@ def facts_of(deployment: Deployment) -> Facts:
 
 
 def total_bytes(messages: MessageCounts, settings: Settings, steps: int) -> int:
-    """Of all rows and weights in so many steps."""
+    """Bytes of all rows and weights in `steps` steps."""
     mixed = steps // settings.consensus_every if settings.consensus_every else 0
     rows = messages["forward"]["bytes"] + messages["backward"]["bytes"]
     return int(rows * steps + messages["consensus"]["bytes"] * mixed)
@@ -95,8 +95,8 @@ def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
             "bytes": sum(one[f"{phase}_bytes"] for one in links),
         }
 
-    told = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
-    sent = int(told) * deployment.network.num_parameters
+    mixing = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
+    sent = int(mixing) * deployment.network.num_parameters
     gathers, widths = _layers(deployment, settings)
     full = message_rows(deployment.shift, gathers, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
     batch = graph.batch or 1
@@ -126,16 +126,17 @@ def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
 
 
 def _training_rows(
-    deployment: Deployment, settings: Settings, place: NDArray[np.int64]
+    deployment: Deployment, settings: Settings, endpoint: NDArray[np.int64]
 ) -> tuple[Counter[Link], Counter[Link], int]:
-    """Rows and bytes of a training step's forward pass on each link between the vertices' places; numbers on all."""
+    """Rows and bytes of a training step's forward pass on each link, and the numbers on all links; `endpoint` is the
+    agent or host of each vertex [n]."""
     gathers, widths = _layers(deployment, settings)
-    training = message_rows(deployment.shift, gathers, deployment.graph.labelled, place)
+    training = message_rows(deployment.shift, gathers, deployment.graph.labelled, endpoint)
     rows: Counter[Link] = Counter()
     moved: Counter[Link] = Counter()
     numbers, times = 0, _times(deployment, settings)
     layers = deployment.network.layers
-    for layer, width, rounds in zip(layers, _coded(layers, widths, settings), training, strict=True):
+    for layer, width, rounds in zip(layers, _row_bytes(layers, widths, settings), training, strict=True):
         for one in rounds:
             for link, count in one.items():
                 rows[link] += count
@@ -145,12 +146,12 @@ def _training_rows(
 
 
 def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Gather], list[int]]:
-    """How each layer's offers come together, and the bytes of one of its rows."""
+    """Gather of each layer, and the bytes of one of its rows."""
     network = deployment.network
     return network.gathers, [layer.width * settings.torch_dtype.itemsize for layer in network.layers]
 
 
-def _coded(layers: Sequence[Layer], widths: list[int], settings: Settings) -> list[int]:
+def _row_bytes(layers: Sequence[Layer], widths: list[int], settings: Settings) -> list[int]:
     """Bytes of the layers' rows while training."""
     codec = settings.row_codec
     if codec is None:
@@ -165,7 +166,7 @@ def _times(deployment: Deployment, settings: Settings) -> int:
 
 
 def _vectors(settings: Settings) -> int:
-    """How many vectors an agent tells a neighbour in a consensus: its weights, and its tracker if it has one."""
+    """Number of vectors that an agent sends a neighbour in a consensus: its weights, and its tracker if it has one."""
     return (2 if settings.tracks else 1) if settings.consensus_every else 0
 
 

@@ -1,5 +1,5 @@
-"""Shares as their files hold them: every array in its type, shape and range, and in agreement with the others, before
-anything is planned from it."""
+"""Shares read from files: every array is checked in type, shape and range, and against the others, before anything is
+planned from it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,30 +12,30 @@ from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
 from gossamer.model.gather import Gather, VertexMask
-from gossamer.runs.arrays import INTS, Arrays
+from gossamer.runs.arrays import INTS, StoredArrays
 from gossamer.runs.capacity import check_host
-from gossamer.runs.deployment import network_for
-from gossamer.runs.manifests import Facts, RankManifest
+from gossamer.runs.deployment import build_network
+from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
 
 ROW_ERROR = 1e-6  # of a row of C, whose entries sum to 1 (A1)
 
 
 def take_share(
-    arrays: Arrays, agents: Sequence[int], facts: Facts, settings: Settings, talks: set[int] | None
+    arrays: StoredArrays, agents: Sequence[int], sizes: ShareSizes, settings: Settings, talks: set[int] | None
 ) -> Share:
-    """The share of these agents, whose vertices and weights concern the agents `talks` (None: any) and no others."""
-    m = facts.num_agents
+    """Share of these agents. Its vertices and weights may be those of the agents `talks` (None: any) and no others."""
+    m = sizes.num_agents
     vertices = arrays.take_vertices()
     n = len(vertices)
     owner = _take_owner(arrays, n, m, talks)
     hosted = np.isin(owner, agents)
-    features, times, masks, targets = _take_data(arrays, int(hosted.sum()), facts.num_classes)
-    if masks["train"].sum() > facts.num_labelled or hosted.sum() > facts.num_vertices:
+    features, times, masks, targets = _take_data(arrays, int(hosted.sum()), sizes.num_classes)
+    if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
         arrays.refuse("mask.train", "no more examples and vertices than the manifest gives all agents", "more")
     entries = _take_entries(arrays, n, hosted)
-    outputs = facts.num_classes if facts.num_classes is not None else int(targets.shape[-1])
-    network = network_for(int(features.shape[-1]), outputs, settings)
+    outputs = sizes.num_classes if sizes.num_classes is not None else int(targets.shape[-1])
+    network = build_network(int(features.shape[-1]), outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, len(agents), int(hosted.sum()))
     gathers = network.gathers
@@ -44,14 +44,14 @@ def take_share(
     full_fields = _take_fields(arrays, "full", gathers, n, entries, hosted, np.ones(hosted.sum(), dtype=bool))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     combination = _take_combination(arrays, (len(agents), m), agents, talks, settings.consensus_every > 0)
-    hosting, slots = _take_hosting(arrays, facts, combination)
+    hosting, slots = _take_hosting(arrays, sizes, combination)
     arrays.finish()
     return Share(
         agents=tuple(agents),
         num_agents=m,
-        num_vertices=facts.num_vertices,
-        num_labelled=facts.num_labelled,
-        num_classes=facts.num_classes,
+        num_vertices=sizes.num_vertices,
+        num_labelled=sizes.num_labelled,
+        num_classes=sizes.num_classes,
         vertices=vertices,
         owner=owner,
         entries=entries,
@@ -68,9 +68,9 @@ def take_share(
 
 
 def take_site(
-    arrays: Arrays, agent: int, num_classes: int | None, settings: Settings, talks: set[int]
+    arrays: StoredArrays, agent: int, num_classes: int | None, settings: Settings, talks: set[int]
 ) -> tuple[SiteData, NDArray[np.float64] | None]:
-    """What a site knows, and its row of C if it was given."""
+    """Data of a site, and its row of C if it was given."""
     vertices = arrays.take_vertices()
     n = len(vertices)
     owner = _take_owner(arrays, n, settings.agents, talks)
@@ -94,13 +94,13 @@ def take_site(
         row = _take_combination(arrays, (settings.agents,), [agent], talks, mixes)
     arrays.finish()
     data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes)
-    network = network_for(int(features.shape[-1]), data.num_outputs, settings)
+    network = build_network(int(features.shape[-1]), data.num_outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, 1, int(own.sum()))
     return data, row
 
 
-def _take_owner(arrays: Arrays, n: int, m: int, talks: set[int] | None) -> NDArray[np.int64]:
+def _take_owner(arrays: StoredArrays, n: int, m: int, talks: set[int] | None) -> NDArray[np.int64]:
     owner = arrays.take_within("owner", m, n)
     strangers = [] if talks is None else sorted(set(np.unique(owner).tolist()) - talks)
     if strangers:
@@ -109,7 +109,7 @@ def _take_owner(arrays: Arrays, n: int, m: int, talks: set[int] | None) -> NDArr
 
 
 def _take_data(
-    arrays: Arrays, rows: int, num_classes: int | None
+    arrays: StoredArrays, rows: int, num_classes: int | None
 ) -> tuple[Any, int | None, dict[str, VertexMask], Any]:
     """Features, the length of their time axis, masks and targets."""
     features = arrays.take_features(rows)
@@ -119,7 +119,7 @@ def _take_data(
     return features, times, masks, arrays.take_targets(rows, times, num_classes, used)
 
 
-def _take_entries(arrays: Arrays, n: int, hosted: VertexMask) -> tuple[Any, Any, Any]:
+def _take_entries(arrays: StoredArrays, n: int, hosted: VertexMask) -> tuple[Any, Any, Any]:
     row = arrays.take_within("shift.row", max(n, 1), None, dtypes=INTS)
     column = arrays.take_within("shift.column", max(n, 1), len(row), dtypes=INTS)
     values = arrays.take_finite("shift.value", "float64", len(row))
@@ -131,7 +131,7 @@ def _take_entries(arrays: Arrays, n: int, hosted: VertexMask) -> tuple[Any, Any,
 
 
 def _take_fields(
-    arrays: Arrays,
+    arrays: StoredArrays,
     kind: str,
     gathers: Sequence[Gather],
     n: int,
@@ -167,7 +167,7 @@ def _take_fields(
     return fields
 
 
-def _take_train_times(arrays: Arrays, times: int, train: VertexMask) -> NDArray[np.int64]:
+def _take_train_times(arrays: StoredArrays, times: int, train: VertexMask) -> NDArray[np.int64]:
     found = arrays.take_within("train_times", times, None)
     if (np.diff(found) <= 0).any() or not np.isin(np.flatnonzero(train.any(0)), found).all():
         arrays.refuse("train_times", "ascending time steps, all with a training example among them", "others")
@@ -175,7 +175,7 @@ def _take_train_times(arrays: Arrays, times: int, train: VertexMask) -> NDArray[
 
 
 def _take_combination(
-    arrays: Arrays, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
+    arrays: StoredArrays, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
 ) -> NDArray[np.float64]:
     """Rows of C, nonzero on the diagonal and only between agents that talk."""
     C = arrays.take_finite("combination", "float64", *shape)
@@ -192,15 +192,15 @@ def _take_combination(
 
 
 def _take_hosting(
-    arrays: Arrays, facts: Facts, combination: NDArray[np.float64]
+    arrays: StoredArrays, sizes: ShareSizes, combination: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64] | None, int | None]:
-    """The rank of each agent, and the most neighbours that one has; a peer's share has neither."""
-    if not isinstance(facts, RankManifest):
+    """Rank of each agent, and the largest number of neighbours of an agent; a peer's share has neither."""
+    if not isinstance(sizes, RankManifest):
         return None, None
-    hosting = arrays.take_within("hosting", facts.ranks, facts.num_agents)
-    if np.flatnonzero(hosting == facts.rank).tolist() != facts.agents:
-        arrays.refuse("hosting", f"rank {facts.rank} for the agents {facts.agents} and no others", "others")
+    hosting = arrays.take_within("hosting", sizes.ranks, sizes.num_agents)
+    if np.flatnonzero(hosting == sizes.rank).tolist() != sizes.agents:
+        arrays.refuse("hosting", f"rank {sizes.rank} for the agents {sizes.agents} and no others", "others")
     links = combination != 0
-    links[np.arange(len(facts.agents)), facts.agents] = False
-    slots = int(arrays.take_within("slots", facts.num_agents, 1, least=int(links.sum(1).max()))[0])
+    links[np.arange(len(sizes.agents)), sizes.agents] = False
+    slots = int(arrays.take_within("slots", sizes.num_agents, 1, least=int(links.sum(1).max()))[0])
     return hosting, slots

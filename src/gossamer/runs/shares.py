@@ -1,6 +1,6 @@
 """Shares on disk: one file of arrays and a manifest that names its checksum, for an agent or for a rank.
 
-shard.json           what is said of the arrays, and the file's checksum
+shard.json           sizes and membership, and the checksum of the other file
 share.safetensors    the share of data, shift operator and C
 """
 
@@ -16,50 +16,49 @@ from scipy import sparse
 from gossamer.agents.share import Share, Whole, make_whole
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
-from gossamer.runs.arrays import Arrays
+from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.documents import check_format, checked, read_json, to_json
-from gossamer.runs.manifests import SHARD, Manifest
+from gossamer.runs.documents import check_format, read_json, to_json, validate
+from gossamer.runs.manifests import SHARD, Manifest, ShareSizes
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
-MOST_BYTES = 1 << 24  # of a manifest
+MOST_MANIFEST_BYTES = 1 << 24  # of a manifest
 REMEDY = "copy the shard again"
-FACTS = ("num_agents", "num_vertices", "num_labelled", "num_classes")  # of a share, in its manifest
 Read = TypeVar("Read", bound=Manifest)
 
 
-def whole_of(deployment: Deployment) -> Whole:
-    """What shares are cut from."""
+def prepare_cut(deployment: Deployment) -> Whole:
+    """Prepare the whole from which shares are cut."""
     gathers, combination = deployment.network.gathers, deployment.combination
     return make_whole(deployment.graph, deployment.shift, gathers, deployment.assignment, combination)
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """One file of arrays and, last, a manifest: what is said `about` them, and the file's checksum."""
+    """Write one file of arrays and, last, a manifest: `about` them, and the file's checksum."""
     make_private(folder)
-    tensors = {key: torch.from_numpy(np.array(array, order="C")) for key, array in arrays.items()}  # none shared
+    tensors = {key: torch.from_numpy(np.array(array, order="C")) for key, array in arrays.items()}
     write_tensors(folder / name, tensors, PRIVATE)
     manifest = {"format": SHARD, **about, "checksums": {name: _sha256(folder / name)}}
     write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode(), PRIVATE)
 
 
-def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Arrays]:
-    """The manifest of a shard's folder, and the arrays of its file: the one that the manifest was written for."""
+def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, StoredArrays]:
+    """Manifest of a shard's folder, and the arrays of its file, verified by the manifest's checksum."""
     path, file = folder / MANIFEST, folder / name
     try:
-        content = read_json(path, MOST_BYTES)
+        content = read_json(path, MOST_MANIFEST_BYTES)
     except OSError:
         raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
     check_format(content, path, SHARD)
-    manifest = checked(model, content, str(path), REMEDY)
+    manifest = validate(model, content, str(path), REMEDY)
     if set(manifest.checksums) != {name}:
         raise GossamerError(f"{path}: checksums should hold that of {name} alone; {REMEDY}")
     if not file.is_file():
         raise GossamerError(f"{folder} is not whole: {name} is missing; {REMEDY}")
     if _sha256(file) != manifest.checksums[name]:
         raise GossamerError(f"{file} is not what {path} says: {REMEDY}")
-    return manifest, Arrays(file, read_arrays(file), REMEDY)
+    return manifest, StoredArrays(file, read_arrays(file), REMEDY)
 
 
 def _sha256(path: Path) -> str:
@@ -67,7 +66,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def stored_features(features: Any) -> dict[str, Any]:
+def pack_features(features: Any) -> dict[str, Any]:
     """Features as named arrays: dense as they are, sparse in their parts."""
     if not sparse.issparse(features):
         return {"features": features}
@@ -76,13 +75,13 @@ def stored_features(features: Any) -> dict[str, Any]:
     return {f"features.{name}": part for name, part in parts.items()}
 
 
-def share_facts(share: Share) -> dict[str, Any]:
-    """The numbers of a share, for its manifest."""
-    return {name: getattr(share, name) for name in FACTS}
+def pack_sizes(share: Share) -> dict[str, Any]:
+    """Sizes that a share states in its manifest."""
+    return {name: getattr(share, name) for name in ShareSizes.model_fields}
 
 
-def share_arrays(share: Share) -> dict[str, Any]:
-    """The arrays of a share, by name."""
+def pack_share(share: Share) -> dict[str, Any]:
+    """Arrays of a share, by name."""
     i, j, values = share.entries
     arrays: dict[str, Any] = {
         "vertices": share.vertices,
@@ -93,7 +92,7 @@ def share_arrays(share: Share) -> dict[str, Any]:
         "targets": share.targets,
         "combination": share.combination,
         **{f"mask.{name}": mask for name, mask in share.masks.items()},
-        **stored_features(share.features),
+        **pack_features(share.features),
     }
     for kind, fields in (("train", share.train_fields), ("full", share.full_fields)):
         for layer, sets in enumerate(fields):

@@ -16,14 +16,14 @@ from gossamer.files import write_atomically
 from gossamer.runs.documents import FORMAT
 
 CHECKSUM = "checksum"  # in a file's header; files of older versions have none
-WORDS = {"format", "step", "seconds"}  # what else may stand there
+HEADER_KEYS = {"format", "step", "seconds"}  # the others in a header
 ALL_MAY_READ = 0o666
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], mode: int = ALL_MAY_READ, previous: Path | None = None, **about: str
 ) -> None:
-    """Write arrays, with a few words about them in the file's header; the file that was there becomes `previous`."""
+    """Write arrays, with values `about` them in the file's header; an existing file becomes `previous`."""
     stored = {name: t.detach().contiguous() for name, t in tensors.items()}
     words = {"format": str(FORMAT), **about}
     write_atomically(path, save(stored, words | {CHECKSUM: _digest(stored, words)}), mode, previous)
@@ -35,7 +35,7 @@ def pack_state(params: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> dic
 
 
 def unpack_state(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What `pack_state` was given."""
+    """Weights and update statistics from the names of a checkpoint."""
     params, state = (
         {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
         for kind in ("params.", "state.")
@@ -44,12 +44,12 @@ def unpack_state(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The arrays of a file, whole: as its checksum says, if it has one."""
+    """Arrays of a file, verified by its checksum if it has one."""
     return read_file(path)[0]
 
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The arrays of a file and the words that `write_tensors` was given. Both are bounded by the file's size."""
+    """Arrays of a file and the header's values that `write_tensors` was given. Both are bounded by the file's size."""
     try:
         if not path.is_file():
             raise OSError("there is no such file")
@@ -59,15 +59,15 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except (OSError, safetensors.SafetensorError, RuntimeError, ValueError, OverflowError) as error:
         raise GossamerError(f"cannot read {path}: {str(error)[:200]}") from None
     checksum = about.pop(CHECKSUM, None)
-    if set(about) - WORDS:  # the word for the checksum itself may be damaged
-        raise GossamerError(f"{path} is damaged: its header has an unknown word {min(set(about) - WORDS)[:40]!a}")
+    if set(about) - HEADER_KEYS:  # the key of the checksum itself may be damaged
+        raise GossamerError(f"{path} is damaged: its header has an unknown word {min(set(about) - HEADER_KEYS)[:40]!a}")
     if checksum is not None and checksum != _digest(tensors, about):
         raise GossamerError(f"{path} is damaged: its content does not have the checksum in its header")
     return tensors, about
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file for NumPy, which does not know all of PyTorch's types."""
+    """Arrays of a file for NumPy, which lacks some of PyTorch's types."""
     arrays = {}
     for name, tensor in read_tensors(path).items():
         try:
@@ -95,7 +95,7 @@ def check_tensors(found: Mapping[str, Tensor], expected: Expected, source: str) 
 
 
 def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
-    """Of names, types, shapes and numbers of all arrays, and of the words about them."""
+    """Digest of names, types, shapes and numbers of all arrays, and of the header's values."""
     digest = hashlib.blake2b(digest_size=32)
     for key, word in sorted(about.items()):
         digest.update(f"{len(key)} {key} {len(word)} {word}\n".encode())

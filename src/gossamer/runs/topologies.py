@@ -13,7 +13,7 @@ from gossamer.data import DataGraph
 from gossamer.data.arrays import read_array
 from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
-from gossamer.runs.deployment import assigned, connect, network_of
+from gossamer.runs.deployment import assign_vertices, build_network, connect
 from gossamer.runs.settings import Settings
 
 
@@ -40,7 +40,7 @@ def connect_data(
     **design_options: Any,
 ) -> CertifiedTopology:
     """Connect the agents of a data set; the model is by default the one that the settings would train."""
-    owner = assigned(graph, settings)
+    owner = assign_vertices(graph, settings)
     shared = topology.check_shared_edges(shared_edges(graph, owner, settings.agents))
     certificate = connect(shared, settings, progress, **design_options)
     carried = topology.carried_edges(graph.edges, owner, certificate.links)
@@ -48,7 +48,7 @@ def connect_data(
         graph.name,
         shared,
         certificate,
-        num_parameters or network_of(graph, settings).num_parameters,
+        num_parameters or build_network(graph.num_features, graph.num_outputs, settings).num_parameters,
         float(carried.mean()) if len(carried) else 1.0,
     )
 
@@ -68,7 +68,7 @@ def connect_matrix(
 
 def count_shared_edges(graph: DataGraph, settings: Settings) -> NDArray[np.float64]:
     """B [m, m] of a data set under the settings' assignment."""
-    return topology.check_shared_edges(shared_edges(graph, assigned(graph, settings), settings.agents))
+    return topology.check_shared_edges(shared_edges(graph, assign_vertices(graph, settings), settings.agents))
 
 
 def read_shared_edges(path: Path) -> NDArray[np.float64]:

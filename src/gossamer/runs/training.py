@@ -1,152 +1,90 @@
-"""A training run whose hosts move in step: Algorithm 1 with evaluations, stops and resumption (docs/scaling.md)."""
+"""The training loop: Algorithm 1 with evaluations, observers and stops, for hosts in lockstep (docs/scaling.md)."""
 
-import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from gossamer.agents.host import Host
-from gossamer.agents.measures import Scores, disagreement, evaluate, scores
+from gossamer.agents.measures import disagreement
 from gossamer.agents.step import loss_gradient, training_step
-from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Params
 from gossamer.runs.advice import warn_of_agents_apart
-from gossamer.runs.deployment import Deployment
 from gossamer.runs.engine import Engine
-from gossamer.runs.memory import kept_memory
-from gossamer.runs.message_counts import Facts, count_messages, facts_of
-from gossamer.runs.records import MessageCounts, Record, Reference
+from gossamer.runs.observers import Observer
+from gossamer.runs.records import Record, Reference
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
-from gossamer.runs.tensors import check_tensors
 
-
-@dataclass
-class Run:
-    """A run and where it stands. `host` holds the weights; `history` the evaluations so far."""
-
-    settings: Settings
-    planned: Deployment | None  # None where each host has read its own share alone
-    host: Host
-    fingerprint: str  # of the data graph, and of a shift operator that the user gave
-    engine: Engine
-    own_shift: bool = False
-    history: list[Record] = field(default_factory=list)
-    seconds: float = 0.0
-    stored: Facts = field(default_factory=dict)  # what was known of the deployment when the shares were cut
-
-    @property
-    def deployment(self) -> Deployment:
-        if self.planned is None:
-            raise AssertionError("this run knows its shares only")
-        return self.planned
-
-    @property
-    def facts(self) -> Facts:
-        """What is told of data and topology."""
-        return self.stored or facts_of(self.deployment)
-
-    @property
-    def messages(self) -> MessageCounts:
-        """What a step sends."""
-        stored: MessageCounts | None = self.stored.get("messages")
-        return stored if stored is not None else count_messages(self.deployment, self.settings)
-
-    @property
-    def complete(self) -> bool:
-        return self.host.step >= self.settings.steps
-
-    def scores(self) -> Scores:
-        """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
-        _, sums = self.engine.run(evaluate(self.host))
-        whole = {name: self.engine.total(part.double()) for name, part in sums.items()}
-        return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
-
-    def predict(self) -> Tensor:
-        """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
-        outputs, _ = self.engine.run(evaluate(self.host))
-        ordered = outputs.new_zeros(self.facts["num_vertices"], *outputs.shape[1:])
-        ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
-        return self.engine.total(ordered)
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """What a caller may follow or decide while a run goes on; nothing here changes its numbers."""
-
-    on_step: Callable[[int, float], None] = lambda step, loss: None
-    on_record: Callable[[Record], None] = lambda record: None
-    on_checkpoint: Callable[[Run], None] = lambda run: None
-    should_stop: Callable[[], bool] = lambda: False
-
-
-def fingerprint_of(graph: DataGraph, shift: Any = None) -> str:
-    """Fingerprint of the data graph, and of a shift operator that the user gave."""
-    return graph.fingerprint() + (f" with the shift {_hash(shift)}" if shift is not None else "")
-
-
-def _hash(shift: Any) -> str:
-    entries = shift.tocsr().sorted_indices()
-    parts = (entries.indptr.astype(np.int64), entries.indices.astype(np.int64), entries.data.astype(np.float64))
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+ShouldStop = Callable[[], bool]  # asked between two steps
 
 
 @contextmanager
-def threads_for(state: Run) -> Iterator[None]:
-    """Run with the settings' number of threads, and put back what was there.
+def use_threads(run: Run) -> Iterator[None]:
+    """Compute with the settings' number of threads, and restore the number from before.
 
     With 0, one thread below 4 million weights and input entries of a step on all agents: there two are little faster
     on an idle machine and, since they wait for each other in busy loops, many times slower on a busy one.
     """
     before = torch.get_num_threads()
-    inputs, times = state.host.train_pass.features.numel(), state.host.num_times
-    if times is not None and state.settings.batch:
-        inputs = inputs * state.settings.batch // times
-    size = sum(part.numel() for part in state.host.params.values()) + inputs
-    torch.set_num_threads(state.settings.threads or (1 if size < 4_000_000 else before))
+    inputs, times = run.host.train_pass.features.numel(), run.host.num_times
+    if times is not None and run.settings.batch:
+        inputs = inputs * run.settings.batch // times
+    size = sum(part.numel() for part in run.host.params.values()) + inputs
+    torch.set_num_threads(run.settings.threads or (1 if size < 4_000_000 else before))
     try:
         yield
     finally:
         torch.set_num_threads(before)
 
 
-def go_on(state: Run, hooks: Hooks | None = None, measure: Callable[[Run], Record] | None = None) -> Run:
-    """Train until the settings' number of steps, or until told to stop between two steps.
+def run_training(
+    run: Run,
+    observers: Sequence[Observer] = (),
+    should_stop: ShouldStop = lambda: False,
+    measure: Callable[[Run], Record] | None = None,
+) -> Run:
+    """Train until the settings' number of steps, or until `should_stop` holds between two steps.
 
-    `measure` makes the record of an evaluation; without it, everything is measured.
+    `measure` makes the record of an evaluation; without it, everything is measured. Returns the same `run`.
     """
-    with threads_for(state), kept_memory():
-        return _go_on(state, hooks or Hooks(), measure or _record)
+    with use_threads(run):
+        _run_steps(run, observers, should_stop, measure or measure_all)
+    for observer in observers:
+        observer.on_end(run)
+    return run
 
 
-def _go_on(state: Run, hooks: Hooks, measure: Callable[[Run], Record]) -> Run:
-    settings, began, before = state.settings, time.perf_counter(), state.seconds
+def _run_steps(
+    run: Run, observers: Sequence[Observer], should_stop: ShouldStop, measure: Callable[[Run], Record]
+) -> None:
+    settings, began, before = run.settings, time.perf_counter(), run.seconds
     warned = False
     while True:
-        step = state.host.step
+        step = run.host.step
         due = step % settings.evaluate_every == 0 or step == settings.steps
-        if due and (not state.history or state.history[-1]["step"] < step):
-            state.history.append(measure(state))
-            hooks.on_record(state.history[-1])
-            _check_loss(state.history[-1]["train"]["loss"], state)
-            if state.engine.leads and not warned:
-                apart = [record["disagreement"] for record in state.history]
-                warned = warn_of_agents_apart(state.host, settings, apart)
-        state.seconds = before + time.perf_counter() - began
-        stop = state.engine.total(torch.tensor(float(hooks.should_stop())))  # all hosts end after the same step
+        if due and (not run.history or run.history[-1]["step"] < step):
+            run.history.append(measure(run))
+            for observer in observers:
+                observer.on_record(run.history[-1])
+            _check_loss(run.history[-1]["train"]["loss"], run)
+            if run.engine.leads and not warned:
+                apart = [record["disagreement"] for record in run.history]
+                warned = warn_of_agents_apart(run.host, settings, apart)
+        run.seconds = before + time.perf_counter() - began
+        stop = run.engine.total(torch.tensor(float(should_stop())))  # all hosts end after the same step
         if step >= settings.steps or stop:
-            return state
+            return
         if step and step % settings.checkpoint_every == 0:
-            hooks.on_checkpoint(state)
-        state.host, loss = state.engine.run(training_step(state.host))
-        hooks.on_step(state.host.step, float(state.engine.total(loss)))
+            for observer in observers:
+                observer.on_checkpoint(run)
+        run.host, loss = run.engine.run(training_step(run.host))
+        total = float(run.engine.total(loss))
+        for observer in observers:
+            observer.on_step(run.host.step, total)
 
 
 def stationarity(host: Host, engine: Engine) -> float:
@@ -167,37 +105,37 @@ def whole_gradient(host: Host, params: Params, engine: Engine) -> Params:
     return gradient
 
 
-def _record(state: Run) -> Record:
+def measure_all(run: Run) -> Record:
     """One line of metrics: scores, disagreement, g^t at the mean weights and the best so far (eq. (19)-(20))."""
-    now = stationarity(state.host, state.engine)
-    before = [record["stationarity"] for record in state.history if record["step"] > 0]
-    best = min([now, *before]) if state.host.step > 0 else math.nan  # eq. (20) begins at n = 1
-    return {**short_record(state), "stationarity": now, "best_stationarity": best}
+    now = stationarity(run.host, run.engine)
+    before = [record["stationarity"] for record in run.history if record["step"] > 0]
+    best = min([now, *before]) if run.host.step > 0 else math.nan  # eq. (20) begins at n = 1
+    return {**measure_scores(run), "stationarity": now, "best_stationarity": best}
 
 
-def short_record(state: Run) -> Record:
+def measure_scores(run: Run) -> Record:
     """Scores and disagreement alone, which cost no gradient."""
-    found = state.scores()
+    found = run.scores()
     return {
-        "step": state.host.step,
+        "step": run.host.step,
         "train": found["train"],
         "validation": found["validation"],
         "test": found["test"],
-        "disagreement": disagreement_of(state),
+        "disagreement": measure_disagreement(run),
     }
 
 
-def disagreement_of(state: Run) -> float:
-    """Between all agents' weights, where the process leads."""
-    everyone = state.engine.gathered(state.host.params)
+def measure_disagreement(run: Run) -> float:
+    """Disagreement between all agents' weights where the process leads, else NaN."""
+    everyone = run.engine.gathered(run.host.params)
     return disagreement(everyone) if everyone else math.nan
 
 
-def _check_loss(loss: float, state: Run) -> None:
+def _check_loss(loss: float, run: Run) -> None:
     if not math.isfinite(loss):
-        remedy = state.settings.consensus_method.advice.divergence
+        remedy = run.settings.consensus_method.advice.divergence
         raise GossamerError(
-            f"the training loss is {loss} at step {state.host.step}: the run has diverged; try a smaller --step-size"
+            f"the training loss is {loss} at step {run.host.step}: the run has diverged; try a smaller --step-size"
             f"{f' or {remedy}' if remedy else ''}"
         )
 
@@ -207,26 +145,3 @@ def baseline_settings(settings: Settings) -> dict[Reference, Settings]:
     alone = {"agents": 1, "assignment": "bfs", "topology": "complete"}
     plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}
     return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}
-
-
-def with_weights(
-    state: Run, params: dict[str, Tensor], update_state: dict[str, Tensor], step: int, source: str = "the weights"
-) -> Run:
-    """The run with stored weights in place of its own, copied so that they lie as fresh ones would."""
-
-    def adopted(mine: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
-        expected = {name: (t.dtype, (state.host.num_agents, *t.shape[1:])) for name, t in mine.items()}
-        check_tensors(stored, expected, f"{source} ({what})")
-        wrong = [name for name, part in stored.items() if not bool(part.isfinite().all())]
-        if wrong:
-            raise GossamerError(f"{source} ({what}): {wrong[0]} holds NaN or infinite numbers")
-        agents = list(state.host.agents)
-        return {name: stored[name][agents] for name in mine}
-
-    host = replace(
-        state.host,
-        params=adopted(state.host.params, params, "weights"),
-        state=adopted(state.host.state, update_state, "update statistics"),
-        step=step,
-    )
-    return replace(state, host=host)

@@ -1,4 +1,4 @@
-"""A torch.distributed job around a run: ranks that meet, agree on what they run, and divide the agents."""
+"""A torch.distributed job around a run: ranks join it, check that they run the same, and divide the agents."""
 
 import json
 import os
@@ -17,25 +17,25 @@ from gossamer.engines.cluster import distributed
 from gossamer.engines.cluster.distributed import gather_texts
 from gossamer.engines.cluster.engine import Cluster, LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
-from gossamer.engines.cluster.shared_memory import find_nearby
+from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import Deployment, Progress, host_of, make_deployment
-from gossamer.runs.directory import VERSION
+from gossamer.runs.deployment import Deployment, Progress, build_host, make_deployment
+from gossamer.runs.directory import GOSSAMER_VERSION
+from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import Run
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
-def restarted() -> bool:
-    """Whether torchrun has started the ranks again after a failure."""
+def was_restarted() -> bool:
+    """True if torchrun has started the ranks again after a failure."""
     return os.environ.get(RESTARTS, "0") != "0"
 
 
 @contextmanager
-def joined(give_up: float = GIVE_UP) -> Iterator[int]:
-    """Meet the other ranks of the job that torchrun has started; gives this process's rank. One that shows no sign of
-    life for `give_up` seconds ends the others."""
+def join_job(give_up: float = GIVE_UP) -> Iterator[int]:
+    """Join the job that torchrun has started; gives this process's rank. A rank that shows no sign of life for
+    `give_up` seconds ends the others."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         raise GossamerError(
             "cluster runs as one of several ranks; start it with: torchrun --nproc-per-node 2 -m gossamer cluster ..."
@@ -48,60 +48,76 @@ def joined(give_up: float = GIVE_UP) -> Iterator[int]:
             f"rank {os.environ['RANK']} cannot meet the others at {where}: {str(error).splitlines()[0][:200]}; see "
             "that the port is free on the first node and open to the others"
         ) from None
-    signal.signal(signal.SIGTERM, _told_to_end)
+    signal.signal(signal.SIGTERM, _end_on_signal)
     try:
         with Heartbeats(store, rank, size, give_up) as beats:
             try:
                 yield rank
             except LostRank as error:
-                raise LostRank(beats.explained() or str(error)) from None
+                raise LostRank(beats.describe_silence() or str(error)) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this rank ends by itself, and says why
         distributed.leave_group()
 
 
-def _told_to_end(number: int, frame: Any) -> None:
-    """torchrun ends the other ranks when one has failed; what waits for it in this one fails first, and names it."""
+def _end_on_signal(number: int, frame: Any) -> None:
+    """Raise where torchrun ends this rank because another has failed; a call that waits for that one fails first, and
+    names it."""
     raise LostRank(
         f"rank {distributed.own_rank()} was told to end: another rank has failed, or torchrun itself was ended"
     )
 
 
 @contextmanager
-def together() -> Iterator[None]:
-    """What only some ranks fail to do ends all of them, with the same message."""
+def share_errors() -> Iterator[None]:
+    """Raise on all ranks, with the same message, the error of any of them. The block may not contain collectives."""
     error = ""
     try:
         yield
     except (GossamerError, OSError) as failed:
         error = str(failed)
-    said = gather_texts(error)
-    for rank, text in enumerate(said):
+    errors = gather_texts(error)
+    for rank, text in enumerate(errors):
         if text:
-            everywhere = all(other == text for other in said)
+            everywhere = all(other == text for other in errors)
             raise GossamerError(text if everywhere else f"rank {rank}: {text}")
 
 
-def begin_on_ranks(graph: DataGraph, settings: Settings, progress: Progress | None = None, **given: Any) -> Run:
-    """Like `training.start`, with this rank's agents alone on its host.
+def start_on_ranks(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    assignment: NDArray[np.int64] | None = None,
+    combination: NDArray[np.float64] | None = None,
+    shift: Any = None,
+) -> Run:
+    """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
-    check_alike(settings, graph.fingerprint())
+    check_same_run(settings, graph.fingerprint())
     size = distributed.num_ranks()
     if size > settings.agents:
         raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
-    deployment = _agreed_deployment(graph, settings, progress, given)
-    hosting = balanced(deployment, size)
-    engine = Cluster(hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), gather_texts))
-    host = host_of(deployment, settings, engine.agents_of(engine.rank), hosting)
-    return Run(settings, deployment, host, graph.fingerprint(), engine)
+    deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift)
+    hosting = divide_agents(deployment, size)
+    engine = make_engine(hosting, settings)
+    host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting)
+    own_shift = shift is not None
+    fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
+    return Run(settings, deployment, host, fingerprint, engine, own_shift)
 
 
-def check_alike(settings: Settings, fingerprint: str) -> None:
-    """Refuse ranks that would run something else than the first."""
+def make_engine(hosting: NDArray[np.int64], settings: Settings) -> Cluster:
+    """This rank's engine, with shared memory to the ranks on its machine; `hosting` is the rank of each agent [m]."""
+    return Cluster(hosting, settings.torch_dtype, connect_local_ranks(distributed.own_rank(), gather_texts))
+
+
+def check_same_run(settings: Settings, fingerprint: str) -> None:
+    """Refuse ranks whose versions, settings or data are not those of the first."""
     mine = {
-        "Gossamer": VERSION,
+        "Gossamer": GOSSAMER_VERSION,
         "PyTorch": torch.__version__,
         **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
         "the data": fingerprint[:16],
@@ -115,23 +131,26 @@ def check_alike(settings: Settings, fingerprint: str) -> None:
             raise GossamerError(f"all ranks must run the same: {name} is {here!r} on rank 0, {there!r} on rank {rank}")
 
 
-def _agreed_deployment(
-    graph: DataGraph, settings: Settings, progress: Progress | None, given: dict[str, Any]
+def _agree_on_deployment(
+    graph: DataGraph,
+    settings: Settings,
+    progress: Progress | None,
+    assignment: NDArray[np.int64] | None,
+    combination: NDArray[np.float64] | None,
+    shift: Any,
 ) -> Deployment:
     deployment: Deployment | None = None
-    with together():
+    with share_errors():
         if distributed.own_rank() == 0:
-            deployment = make_deployment(graph, settings, progress=progress, **given)
-    assignment = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
-    combination = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
-    for array in (assignment, combination):
+            deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+    agreed = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
+    mixing = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
+    for array in (agreed, mixing):
         distributed.broadcast(torch.from_numpy(array))
-    if deployment is not None:
-        return deployment
-    return make_deployment(graph, settings, **{**given, "assignment": assignment, "combination": combination})
+    return deployment or make_deployment(graph, settings, agreed, mixing, shift)
 
 
-def balanced(deployment: Deployment, size: int) -> NDArray[np.int64]:
+def divide_agents(deployment: Deployment, size: int) -> NDArray[np.int64]:
     """The rank of each agent [m]: ranks equal in work, and agents that share edges on the same rank where possible.
 
     An agent's work is what its vertices bring to a step, their entries of D and of X, and its weights. The agents are
@@ -145,10 +164,10 @@ def balanced(deployment: Deployment, size: int) -> NDArray[np.int64]:
     order = sparse.csgraph.reverse_cuthill_mckee(sparse.csr_array(deployment.shared_edges), symmetric_mode=True)
     middle = np.cumsum(work[order]) - work[order] / 2
     hosting = np.zeros(m, dtype=np.int64)
-    begin = 0
+    first = 0
     for rank in range(size):
         wanted = int(np.searchsorted(middle, work.sum() * (rank + 1) / size))
-        end = min(max(wanted, begin + 1), m - (size - rank - 1))  # no rank goes without an agent
-        hosting[order[begin:end]] = rank
-        begin = end
+        end = min(max(wanted, first + 1), m - (size - rank - 1))  # no rank goes without an agent
+        hosting[order[first:end]] = rank
+        first = end
     return hosting

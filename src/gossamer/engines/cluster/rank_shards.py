@@ -9,55 +9,52 @@ from pathlib import Path
 from gossamer.agents.share import Share, make_share
 from gossamer.data import DataGraph
 from gossamer.engines.cluster import distributed
-from gossamer.engines.cluster.engine import Cluster
-from gossamer.engines.cluster.job import balanced, check_alike, together
-from gossamer.engines.cluster.shared_memory import find_nearby
+from gossamer.engines.cluster.job import check_same_run, divide_agents, make_engine, share_errors
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError, shown
 from gossamer.runs import directory
-from gossamer.runs.deployment import Progress, host_of_settings, make_deployment
+from gossamer.runs.deployment import Progress, build_share_host, make_deployment
 from gossamer.runs.manifests import RankManifest
-from gossamer.runs.message_counts import between_hosts, count_messages, facts_of
+from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
-from gossamer.runs.training import Run
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
 
 
 def is_cut(folder: Path) -> bool:
-    """Whether a folder was cut for ranks."""
+    """True if a folder was cut for ranks."""
     return (folder / "run.json").is_file() and (folder / "rank-0").is_dir()
 
 
 def cut_for_ranks(
     folder: Path, graph: DataGraph, settings: Settings, size: int, progress: Progress | None = None
 ) -> list[int]:
-    """Cut a data set for so many ranks; the number of vertices of each. The references need the whole and are left."""
+    """Cut a data set for `size` ranks; return the number of vertices of each. The references, which need the whole
+    graph, are left out."""
     if size > settings.agents:
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
     settings = settings.model_copy(update={"baselines": False})
     deployment = make_deployment(graph, settings, progress=progress)
-    hosting = balanced(deployment, size)
-    whole = whole_of(deployment)
+    hosting = divide_agents(deployment, size)
+    whole = prepare_cut(deployment)
     held = []
-    with directory.claimed(folder):
+    with directory.create_locked(folder):
         for rank in range(size):
             agents = (hosting == rank).nonzero()[0].tolist()
             share = make_share(whole, agents, hosting)
-            about = {"rank": rank, "ranks": size, "agents": agents, **share_facts(share)}
-            write_folder(folder / f"rank-{rank}", "share.safetensors", share_arrays(share), about)
+            about = {"rank": rank, "ranks": size, "agents": agents, **pack_sizes(share)}
+            write_folder(folder / f"rank-{rank}", "share.safetensors", pack_share(share), about)
             held.append(len(share.targets))
-        stored = {
-            **facts_of(deployment),
+        plan = {
+            **describe_deployment(deployment),
             "messages": count_messages(deployment, settings),
             "between_ranks": between_hosts(deployment, settings, hosting),
         }
-        state = Run(
-            settings, deployment, host_of_settings(share, settings), graph.fingerprint(), Simulation(), stored=stored
-        )
-        directory.save_start(folder, state)
+        run = Run(settings, deployment, build_share_host(share, settings), graph.fingerprint(), Simulation(), plan=plan)
+        directory.save_start(folder, run)
     return held
 
 
@@ -77,10 +74,10 @@ def read_rank_shard(folder: Path, rank: int, size: int, settings: Settings) -> S
     return take_share(arrays, agents, manifest, settings, None)
 
 
-def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
-    """This rank's part of a run directory that was cut for ranks, where its last checkpoint stands."""
-    with together():
-        settings, fingerprint, stored = directory.read_plan(folder)
+def start_on_shards(folder: Path, steps: int | None = None) -> Run:
+    """This rank's part of a run directory that was cut for ranks, at its last checkpoint."""
+    with share_errors():
+        settings, fingerprint, plan = directory.read_plan(folder)
         if steps is not None:
             settings = settings.model_copy(update={"steps": steps})
         rank, size = distributed.own_rank(), distributed.num_ranks()
@@ -91,8 +88,8 @@ def begin_on_shards(folder: Path, steps: int | None = None) -> Run:
                 f"{folder} was cut for {cut_for} ranks and {size} were started; start as many, or cut it again"
             )
         share = read_rank_shard(mine, rank, size, settings)
-    check_alike(settings, fingerprint)
-    assert share.hosting is not None  # `take_share` has asked for it
-    engine = Cluster(share.hosting, settings.torch_dtype, find_nearby(distributed.own_rank(), distributed.gather_texts))
-    state = Run(settings, None, host_of_settings(share, settings), fingerprint, engine, stored=stored)
-    return directory.restored(folder, state)
+    check_same_run(settings, fingerprint)
+    assert share.hosting is not None  # `take_share` requires it
+    engine = make_engine(share.hosting, settings)
+    run = Run(settings, None, build_share_host(share, settings), fingerprint, engine, plan=plan)
+    return directory.restore_checkpoint(folder, run)

@@ -1,8 +1,9 @@
-"""Ranks on one machine: a message is written once into memory that both see, and a local socket says where it lies.
+"""Messages between ranks on one machine, through shared memory.
 
-Memory has two halves that are used in turn. In an exchange both ranks say something, if only that there is nothing:
-who has heard the other's part of this exchange knows that its own message of the last has been read, whose half is the
-next to be written over.
+A sender writes a message into memory that both ranks have mapped, and sends its position over a local socket. The
+memory has two halves, used alternately. In every exchange both ranks send a position, if only of an empty message. So a
+rank that has received the other's position of this exchange knows that its own message of the last exchange has been
+read: that half is the next to be overwritten.
 """
 
 import json
@@ -18,106 +19,109 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-ROOM = 1 << 16  # bytes; a half has a multiple of it
-PATIENCE = 600.0  # seconds
-WHERE = struct.Struct("<qq")  # the size of new memory, or 0, and where the message begins
-CALLER = struct.Struct("<q")  # a rank
+BLOCK = 1 << 16  # bytes; a half has a multiple of it
+CHANNEL_TIMEOUT = 600.0  # seconds without a message
+CONNECT_TIMEOUT = 10.0  # seconds; a rank whose listener has too many callers is reached over the network
+POSITION = struct.Struct("<qq")  # size of new memory or 0, and first byte of the message
+HANDSHAKE = struct.Struct("<q")  # rank of the one that connects
 
 
-class Beside:
-    """This rank's end of what it shares with another one on its machine. What goes wrong is an OSError."""
+class SharedChannel:
+    """This rank's end of the channel to another rank on its machine. Failures are OSErrors."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        weakref.finalize(self, line.close)
-        self._line.settimeout(PATIENCE)
-        self._written = self._read = torch.empty(0, dtype=torch.uint8)
-        self._turn = 0
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        weakref.finalize(self, connection.close)
+        self._connection.settimeout(CHANNEL_TIMEOUT)
+        self._outgoing = self._incoming = torch.empty(0, dtype=torch.uint8)
+        self._half = 0
 
     def send(self, parts: Sequence[Tensor]) -> None:
         """Send tensors, one after the other."""
         contents = [part.detach().contiguous().view(-1).view(torch.uint8) for part in parts]
         length = sum(map(len, contents))
         size, files = 0, []
-        if 2 * length > len(self._written):
-            size = 2 * -(-length // ROOM) * ROOM
+        if 2 * length > len(self._outgoing):
+            size = 2 * -(-length // BLOCK) * BLOCK
             files = [os.memfd_create("gossamer")]
             os.posix_fallocate(files[0], 0, size)
-            self._written = _mapped(files[0], size)
-        self._turn = 1 - self._turn
-        begin = place = self._turn * (len(self._written) // 2)
+            self._outgoing = _map_memory(files[0], size)
+        self._half = 1 - self._half
+        first = position = self._half * (len(self._outgoing) // 2)
         for content in contents:
-            self._written[place : place + len(content)] = content
-            place += len(content)
-        socket.send_fds(self._line, [WHERE.pack(size, begin)], files)
+            self._outgoing[position : position + len(content)] = content
+            position += len(content)
+        socket.send_fds(self._connection, [POSITION.pack(size, first)], files)
         for file in files:
             os.close(file)
 
     def receive(self, length: int, dtype: torch.dtype) -> Tensor:
-        """The other rank's message of so many numbers, where it lies."""
-        said, files, _, _ = socket.recv_fds(self._line, WHERE.size, 1)
-        if len(said) < WHERE.size:
+        """The other rank's message of so many numbers: a view of the shared memory."""
+        packet, files, _, _ = socket.recv_fds(self._connection, POSITION.size, 1)
+        if len(packet) < POSITION.size:
             raise ConnectionError("its process has ended")
-        size, begin = WHERE.unpack(said)
+        size, first = POSITION.unpack(packet)
         if size:
-            self._read = _mapped(files[0], size)
+            self._incoming = _map_memory(files[0], size)
             os.close(files[0])
-        return self._read[begin : begin + length * dtype.itemsize].view(dtype)
+        return self._incoming[first : first + length * dtype.itemsize].view(dtype)
 
 
-def _mapped(file: int, size: int) -> Tensor:
+def _map_memory(file: int, size: int) -> Tensor:
     return torch.from_file(f"/proc/self/fd/{file}", shared=True, size=size, dtype=torch.uint8)
 
 
-def find_nearby(rank: int, texts: Callable[[str], list[str]]) -> dict[int, Beside]:
-    """The ranks on this rank's machine; `texts` gives what every rank says. None where the system has no such memory.
+def connect_local_ranks(rank: int, gather_texts: Callable[[str], list[str]]) -> dict[int, SharedChannel]:
+    """Channels to the ranks on this machine, by rank; none where the system has no such memory or sockets.
 
-    Every rank opens a door that only its own user's processes can reach, and calls at those of the ranks after it.
+    Every rank has a listener that only its own user's processes can reach, and connects to those of the ranks after it.
+    `gather_texts` exchanges a text with all ranks.
     """
-    lines: dict[int, socket.socket] = {}
+    connections: dict[int, socket.socket] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        door = _opened(Path(folder) / "door")
-        if door is not None:
-            stack.enter_context(door)
-        doors = [json.loads(text) for text in texts(json.dumps(None if door is None else door.getsockname()))]
-        for other in range(rank + 1, 0 if door is None else len(doors)):
+        listener = _listen(Path(folder) / "listener")
+        if listener is not None:
+            stack.enter_context(listener)
+        own_address = None if listener is None else listener.getsockname()
+        addresses = [json.loads(text) for text in gather_texts(json.dumps(own_address))]
+        for other in range(rank + 1, 0 if listener is None else len(addresses)):
             with suppress(OSError):
-                lines[other] = _called(doors[other], rank)
-        called = [json.loads(text) for text in texts(json.dumps(sorted(lines)))]
-        for _ in range(sum(rank in others for others in called)):
-            assert door is not None  # somebody has called at it
-            line, _ = door.accept()
-            (caller,) = CALLER.unpack(line.recv(CALLER.size))
-            lines[caller] = line
-    return {other: Beside(line) for other, line in lines.items()}
+                connections[other] = _connect(addresses[other], rank)
+        connected = [json.loads(text) for text in gather_texts(json.dumps(sorted(connections)))]
+        for _ in range(sum(rank in others for others in connected)):
+            assert listener is not None  # another rank has connected to it
+            connection, _ = listener.accept()
+            (caller,) = HANDSHAKE.unpack(connection.recv(HANDSHAKE.size))
+            connections[caller] = connection
+    return {other: SharedChannel(connection) for other, connection in connections.items()}
 
 
-def _opened(path: Path) -> socket.socket | None:
+def _listen(path: Path) -> socket.socket | None:
     try:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except (OSError, AttributeError):  # no such sockets here
         return None
     try:
         if not hasattr(os, "memfd_create"):
             raise OSError("no such memory")
-        door.bind(str(path))
-        door.listen(4096)
-        door.settimeout(PATIENCE)
+        listener.bind(str(path))
+        listener.listen(4096)
+        listener.settimeout(CHANNEL_TIMEOUT)
     except OSError:
-        door.close()
+        listener.close()
         return None
-    return door
+    return listener
 
 
-def _called(door: str | None, rank: int) -> socket.socket:
-    if door is None:
-        raise OSError("no door")
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _connect(address: str | None, rank: int) -> socket.socket:
+    if address is None:
+        raise OSError("no listener")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        line.settimeout(10.0)  # a door with too many callers: that rank is reached over the network
-        line.connect(door)
-        line.send(CALLER.pack(rank))
+        connection.settimeout(CONNECT_TIMEOUT)
+        connection.connect(address)
+        connection.send(HANDSHAKE.pack(rank))
     except OSError:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection

@@ -9,7 +9,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.peers.network.z85 import is_key
 from gossamer.runs.documents import Document
-from gossamer.runs.manifests import Classes, Count, Facts, Manifest, Number, Score
+from gossamer.runs.manifests import Classes, Count, Manifest, Number, Score, ShareSizes
 
 MAX_SITES = 10_000  # in planning, each passes on a vector with numbers of all
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
@@ -56,7 +56,7 @@ class MemberManifest(Manifest):
     settings: dict[str, Any]
 
 
-class ShardManifest(MemberManifest, Facts):
+class ShardManifest(MemberManifest, ShareSizes):
     """shard.json of a shard that was cut, or planned."""
 
     keep: Annotated[int, Field(ge=1, lt=2**31)]

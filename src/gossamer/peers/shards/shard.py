@@ -21,7 +21,7 @@ from gossamer.peers.shards.membership import Membership, membership_fields, read
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, read_folder, share_arrays, share_facts, whole_of, write_folder
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def cut_shards(
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
-    whole = whole_of(deployment)
+    whole = prepare_cut(deployment)
     keep = checkpoints_to_keep(diameter(links), settings)
     shards = []
     for k in range(m):
@@ -87,15 +87,15 @@ def write_shard(folder: Path, shard: Shard) -> None:
     """Write a shard into a folder, its manifest last."""
     about = {
         **membership_fields(shard.membership),
-        **share_facts(shard.share),
+        **pack_sizes(shard.share),
         "keep": shard.keep,
         "settings": shard.settings.model_dump(),
     }
-    write_folder(folder, "share.safetensors", share_arrays(shard.share), about)
+    write_folder(folder, "share.safetensors", pack_share(shard.share), about)
 
 
 def read_shard(folder: Path) -> Shard:
-    """A shard, checked: every file as its manifest says, every array as the planner expects it."""
+    """A shard, validate: every file as its manifest says, every array as the planner expects it."""
     manifest, arrays = read_folder(folder, "share.safetensors", ShardManifest)
     path = str(folder / MANIFEST)
     settings = read_stored_settings(manifest.settings, path)

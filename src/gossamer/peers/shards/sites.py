@@ -26,10 +26,10 @@ from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
-from gossamer.runs.deployment import network_for
+from gossamer.runs.deployment import build_network
 from gossamer.runs.settings import Settings, make_settings, read_stored_settings
 from gossamer.runs.share_checks import take_site
-from gossamer.runs.shares import MANIFEST, read_folder, stored_features, write_folder
+from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
 
 POOLED_SETTINGS = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
 LOCAL_SETTINGS = (*POOLED_SETTINGS, "threads")  # settings in which sites may differ
@@ -53,7 +53,7 @@ class SiteShard:
     def site(self) -> Site:
         """The input of planning."""
         settings, data = self.settings, self.data
-        network = network_for(int(data.features.shape[-1]), data.num_outputs, settings)
+        network = build_network(int(data.features.shape[-1]), data.num_outputs, settings)
         common = {name: value for name, value in settings.model_dump().items() if name not in LOCAL_SETTINGS}
         return Site(
             self.membership.agent,
@@ -185,7 +185,7 @@ def _arrays(shard: SiteShard) -> dict[str, Any]:
         "weights": data.weights,
         "targets": data.targets,
         **{f"mask.{name}": mask for name, mask in data.masks.items()},
-        **stored_features(data.features),
+        **pack_features(data.features),
     }
     if shard.weights is not None:
         arrays["combination"] = shard.weights
@@ -198,7 +198,7 @@ def is_site(folder: Path) -> bool:
 
 
 def read_site_shard(folder: Path) -> SiteShard:
-    """A site's shard, checked: every file as its manifest says, every array as the planner expects it."""
+    """A site's shard, validate: every file as its manifest says, every array as the planner expects it."""
     manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
     path = str(folder / MANIFEST)
     settings = read_stored_settings(manifest.settings, path)

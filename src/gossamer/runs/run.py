@@ -1,0 +1,127 @@
+"""A run: its settings, a host with the weights, the engine that drives it, and the evaluations so far."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gossamer.agents.host import Host
+from gossamer.agents.measures import Scores, evaluate, scores
+from gossamer.data import DataGraph
+from gossamer.errors import GossamerError
+from gossamer.runs.deployment import Deployment, Progress
+from gossamer.runs.engine import Engine
+from gossamer.runs.message_counts import Description, count_messages, describe_deployment
+from gossamer.runs.records import MessageCounts, Record
+from gossamer.runs.settings import Settings
+from gossamer.runs.tensors import check_tensors
+
+
+@dataclass
+class Run:
+    """A run and its progress. `host` holds the weights; `history` the evaluations so far."""
+
+    settings: Settings
+    full_deployment: Deployment | None  # None where each host has read its own share alone
+    host: Host
+    fingerprint: str  # of the data graph, and of a shift operator that the user gave
+    engine: Engine
+    own_shift: bool = False
+    history: list[Record] = field(default_factory=list)
+    seconds: float = 0.0
+    plan: Description = field(default_factory=dict)  # of the deployment when its shares were cut; else empty
+
+    @property
+    def deployment(self) -> Deployment:
+        if self.full_deployment is None:
+            raise AssertionError("this run knows its shares only")
+        return self.full_deployment
+
+    @property
+    def description(self) -> Description:
+        """Data and topology in numbers, for reports."""
+        return self.plan or describe_deployment(self.deployment)
+
+    @property
+    def messages(self) -> MessageCounts:
+        """Messages of one step."""
+        planned: MessageCounts | None = self.plan.get("messages")
+        return planned if planned is not None else count_messages(self.deployment, self.settings)
+
+    @property
+    def complete(self) -> bool:
+        return self.host.step >= self.settings.steps
+
+    def scores(self) -> Scores:
+        """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
+        _, sums = self.engine.run(evaluate(self.host))
+        whole = {name: self.engine.total(part.double()) for name, part in sums.items()}
+        return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
+
+    def predict(self) -> Tensor:
+        """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
+        outputs, _ = self.engine.run(evaluate(self.host))
+        ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
+        ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
+        return self.engine.total(ordered)
+
+
+class StartRun(Protocol):
+    """A function that puts agents on hosts: all on one (engines.simulation), or on ranks (engines.cluster.job)."""
+
+    def __call__(
+        self,
+        graph: DataGraph,
+        settings: Settings,
+        progress: Progress | None = None,
+        *,
+        assignment: NDArray[np.int64] | None = None,
+        combination: NDArray[np.float64] | None = None,
+        shift: Any = None,
+    ) -> Run:
+        """A run at step 0, by the settings or by an assignment, a C or a shift operator D that the user gives."""
+        ...
+
+
+def fingerprint_data(graph: DataGraph, shift: Any = None) -> str:
+    """Fingerprint of the data graph, and of a shift operator that the user gave."""
+    return graph.fingerprint() + (f" with the shift {_hash(shift)}" if shift is not None else "")
+
+
+def _hash(shift: Any) -> str:
+    entries = shift.tocsr().sorted_indices()
+    parts = (entries.indptr.astype(np.int64), entries.indices.astype(np.int64), entries.data.astype(np.float64))
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def restore_weights(
+    run: Run,
+    params: dict[str, Tensor],
+    step: int,
+    update_state: dict[str, Tensor] | None = None,
+    source: str = "the weights",
+) -> Run:
+    """The run with all agents' stored weights (and update statistics, if given) in place of the hosted agents' own,
+    copied so that their memory layout is that of initial ones."""
+
+    def select(own: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> dict[str, Tensor]:
+        """The hosted agents' part of the stored arrays, which must be like `own`."""
+        expected = {name: (t.dtype, (run.host.num_agents, *t.shape[1:])) for name, t in own.items()}
+        check_tensors(stored, expected, f"{source} ({what})")
+        wrong = [name for name, part in stored.items() if not bool(part.isfinite().all())]
+        if wrong:
+            raise GossamerError(f"{source} ({what}): {wrong[0]} holds NaN or infinite numbers")
+        agents = list(run.host.agents)
+        return {name: stored[name][agents] for name in own}
+
+    host = replace(
+        run.host,
+        params=select(run.host.params, params, "weights"),
+        state=run.host.state if update_state is None else select(run.host.state, update_state, "update statistics"),
+        step=step,
+    )
+    return replace(run, host=host)
