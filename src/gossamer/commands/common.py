@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option 
     from gossamer.api import Display
     from gossamer.data import DataGraph
     from gossamer.runs.deployment import Progress
-    from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
     from gossamer.runs.training import ShouldStop
 
@@ -107,6 +106,7 @@ def show_progress(quiet: bool = False) -> "Iterator[tuple[Display, ShouldStop, P
     """Yield a display with a progress bar for each model, unless `quiet`; a stop between two steps at the first Ctrl-C;
     and a callback that follows the design of the topology."""
     from gossamer.report import bars
+    from gossamer.runs.observers import Observer
 
     console = Console(stderr=True, quiet=True) if quiet else err
     stopped: list[int] = []
