@@ -52,8 +52,11 @@ def _free_memory() -> int:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):  # not Linux
+        pass
+    try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):  # sysconf is for Unix only
+    except (OSError, ValueError, AttributeError):  # not Unix
         return sys.maxsize
 
 
