@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, read within bounds, kept private, and locked against a second writer."""
+"""Files: written whole or not at all, read within bounds, private, and locked against a second writer."""
 
 import errno
 import os
@@ -126,9 +126,10 @@ def check_private(path: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path, work: str) -> Iterator[None]:
-    """Hold the lock of a folder, so that no second process writes over this one's files; `work` says what it does.
+    """Hold the lock of a folder, so that no second process writes over this one's files.
 
-    The system frees the lock when the process ends, however it does. The same thread may take it again.
+    `work` is what this process does, for the error of the second. The system frees the lock when the process ends,
+    however it does. The same thread may take it again.
     """
     from filelock import FileLock, Timeout  # here, because commands that lock nothing need not wait for it
 

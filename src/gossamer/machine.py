@@ -18,7 +18,7 @@ GROUPS = (  # limit and use of a control group, version 2 and 1
 
 def available_memory() -> int:
     """Bytes that can be allocated without swapping: the least that the machine, the control group and RLIMIT_AS leave;
-    sys.maxsize where nothing says."""
+    sys.maxsize where none is known."""
     left = [_free_memory(), _free_address_space()]
     for limit, used in GROUPS:
         most = _read_number(limit)
