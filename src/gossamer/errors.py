@@ -1,4 +1,4 @@
-"""What Gossamer raises and warns with when a user's input, not the program, is at fault."""
+"""Errors and warnings for faults of a user's input, not of the program."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ MOST_SHOWN = 120  # characters of a value in a message
 
 
 class GossamerError(ValueError):
-    """A mistake in the input: the message says what was expected, what came and what to do."""
+    """A mistake in the input: the message has what was expected, what was found and the remedy."""
 
 
 class FileError(GossamerError):
@@ -20,7 +20,7 @@ class FileError(GossamerError):
 
 
 class DivergedError(GossamerError):
-    """Numbers that no training that works has; `found` says which."""
+    """Divergence of a training; `found` describes the numbers."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"{found}: the run has diverged; try a smaller --step-size")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, read within bounds, kept private, and locked against a second writer."""
+"""Files: written whole or not at all, read within bounds, private, and locked against a second writer."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from gossamer.machine import as_size
 PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alone
 MOST_SECRET = 1000  # bytes of a file with a key
 LOCK = ".lock"
-READ_CHUNK = 1 << 16  # bytes
+FILE_CHUNK = 1 << 16  # bytes
 DESCRIPTOR_TIMEOUT = 15.0  # seconds after which a process that is flooded with connections has descriptors again
 Opened = TypeVar("Opened")
 
@@ -77,7 +77,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     require_regular(path)
     content = bytearray()
     with path.open("rb") as file:
-        while len(content) <= most and (chunk := file.read(READ_CHUNK)):
+        while len(content) <= most and (chunk := file.read(FILE_CHUNK)):
             content += chunk
     if len(content) > most:
         raise FileError(path, f"it has more than {as_size(most)}, the most that is read")
@@ -126,9 +126,10 @@ def check_private(path: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path, work: str) -> Iterator[None]:
-    """Hold the lock of a folder, so that no second process writes over this one's files; `work` says what it does.
+    """Hold the lock of a folder, so that no second process writes over this one's files.
 
-    The system frees the lock when the process ends, however it does. The same thread may take it again.
+    `work` is what this process does, for the error of the second. The system frees the lock when the process ends,
+    however it does. The same thread may take it again.
     """
     from filelock import FileLock, Timeout  # here, because commands that lock nothing need not wait for it
 

@@ -18,7 +18,7 @@ GROUPS = (  # limit and use of a control group, version 2 and 1
 
 def available_memory() -> int:
     """Bytes that can be allocated without swapping: the least that the machine, the control group and RLIMIT_AS leave;
-    sys.maxsize where nothing says."""
+    sys.maxsize where none is known."""
     left = [_free_memory(), _free_address_space()]
     for limit, used in GROUPS:
         most = _read_number(limit)
@@ -52,8 +52,11 @@ def _free_memory() -> int:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):  # not Linux
+        pass
+    try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):  # sysconf is for Unix only
+    except (OSError, ValueError, AttributeError):  # not Unix
         return sys.maxsize
 
 

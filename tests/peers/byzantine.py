@@ -135,7 +135,7 @@ class ByzantineAgent:
         return []
 
     def _frame(self, lie: Lie, victim: Member) -> bytes | None:
-        """What the victim waits for or will soon, with one number that no honest agent has."""
+        """A frame that the victim waits for or will soon, with one number that no honest agent has."""
         exchanges = victim.exchanges
         if not exchanges.running:
             return None

@@ -126,7 +126,7 @@ class FakeDisk:
         self.number = 0
 
     def start(self, draw: random.Random) -> int:
-        """What happens to the disk before the agent starts again; how many checkpoints that spoils."""
+        """Damage the disk before the agent starts again, and return the number of spoilt checkpoints."""
         return 0
 
 

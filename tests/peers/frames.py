@@ -4,5 +4,5 @@ from gossamer.peers.protocol.wire import FRAME
 
 
 def is_frame(message: bytes) -> bool:
-    """Whether a message that `encode` made is a frame."""
+    """Return whether a message that `encode` made is a frame."""
     return message[1] == FRAME

@@ -71,7 +71,7 @@ def in_threads(folders: list[Path], watch: PeerOptions | None = None, run: Run =
 
 
 def state_folder(folder: Path) -> Path:
-    """Where the agent of a shard keeps what belongs to its run."""
+    """The folder of the run within an agent's shard."""
     return run_folder(folder, read_shard(folder).membership)
 
 

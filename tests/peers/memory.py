@@ -11,7 +11,7 @@ QUEUE = 64  # messages that wait on a link
 
 @dataclass
 class Hub:
-    """Where agents of this process find each other: a bounded queue for each link, kept while its receiver is away."""
+    """Bounded queues for the links between agents of this process; they last while a receiver is away."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     links: dict[tuple[int, int], deque[bytes]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class InMemory:
             return found
 
     def close(self) -> None:
-        """What has not been read is lost, as with a socket."""
+        """Drop what has not been read, as a socket does."""
         with self._hub.changed:
             for _, waiting in self._incoming():
                 waiting.clear()

@@ -75,9 +75,9 @@ class Network:
         self.occasions: Counter[Kill] = Counter()  # for an agent to die
         self.killed: Counter[Kill] = Counter()
         self.happened: Counter[str] = Counter()  # other faults
-        self.most_held = 0  # messages kept or waiting for one agent
+        self.most_held = 0  # messages held for one neighbour, or for later
         self.overhear: Callable[[int, int, bytes], bytes | None] | None = None  # may give another message in its place
-        self.sent: dict[tuple[int, int, bytes], tuple[float, int]] = {}  # frames of a life: when first, and how often
+        self.sent: dict[tuple[int, int, bytes], tuple[float, int]] = {}  # frames: when first, and how often
         keep = checkpoints_to_keep(diameter(links), self.settings)
         kind = partial(DamagedDisk, damage=faults.damage) if faults.damage else FakeDisk
         self.disks = {k: kind(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()}
@@ -102,12 +102,12 @@ class Network:
         of messages."""
         while len(self.gone) < len(self.problem.hosts):
             self.step()
-            assert self.now < self.progress[0] + DEADLINE, f"no progress: {self.told()}"
-            assert self.count < 100_000, f"a flood: {self.told()}"
+            assert self.now < self.progress[0] + DEADLINE, f"no progress: {self.describe()}"
+            assert self.count < 100_000, f"a flood: {self.describe()}"
 
     def step(self) -> None:
         """The next event."""
-        assert self.events, f"nothing more happens: {self.told()}"
+        assert self.events, f"nothing more happens: {self.describe()}"
         self.now, _, kind, what = heapq.heappop(self.events)
         if kind == "call":
             what()
@@ -144,7 +144,7 @@ class Network:
         """Do something at a time."""
         self._at(when, "call", call)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "; ".join(
             f"{k}: epoch {m.epoch} at {m.position} waits for {m.waiting_for}, {len(m.statements.done)} done"
             for k, m in sorted(self.members.items())
@@ -219,7 +219,7 @@ class Network:
         assert count <= 1 + (self.now - first) / RESEND_INTERVAL, f"agent {sender} sent a frame {count + 1} times"
 
     def _check_memory(self, member: Member) -> None:
-        """What is kept for a neighbour or waits for its turn lies within the steps that neighbours can be apart."""
+        """Messages that are held for a neighbour or for later belong to steps that neighbours can be apart."""
         held = max(len(member.exchanges.inbox), member.exchanges.resend_buffer.largest)
         self.most_held = max(self.most_held, held)
         agent = member.membership.agent

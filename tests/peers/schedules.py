@@ -53,8 +53,8 @@ def quiet(number: int) -> tuple[Problem, Counter[Kill], dict[bytes, Stage]]:
 
 
 def random_faults(seed: int, occasions: Counter[Kill]) -> Faults:
-    """How bad a network is, from calm to hopeless, and where agents die: places are equally likely, and so are the
-    occasions there."""
+    """Faults of a network, from calm to hopeless, and the points where agents die: points are equally likely, and so
+    are the occasions there."""
     draw = random.Random(seed)
     places = draw.choices(list(Kill), k=draw.randrange(6))
     return Faults(

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how much of each: counted, without ZeroMQ and without a clock."""
+"""Limits on the number of connections and on the bytes of each, without ZeroMQ and without a clock."""
 
 import contextlib
 import errno

@@ -48,7 +48,7 @@ KILLED = {
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
-    """What the same processes end with when nothing happens, which is what the simulation ends with."""
+    """The final weights of the same processes without a fault, which are those of the simulation."""
     deployment, settings = deployed(**SETTINGS)
     folders = write_local_shards(tmp_path_factory.mktemp("undisturbed"), deployment, settings)
     with Agents(folders) as agents:

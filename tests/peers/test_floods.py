@@ -82,7 +82,7 @@ def served(place: Place, folder: Path, arithmetic: float = 0.0) -> Iterator[tupl
 
 
 def ended(process: Any, pipe: Connection) -> dict[str, int]:
-    """What an agent refused that is told to end, and does."""
+    """End an agent, and return its refusals."""
     pipe.send("end")
     told = []
     while "closed" not in told:

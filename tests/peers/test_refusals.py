@@ -1,4 +1,4 @@
-"""What an agent refuses leaves a trace and costs little: the log is bounded, and so is what a flood makes it hold."""
+"""Refusals leave a trace and cost little: the log is bounded, and so is the memory that a flood can take."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def _sums(step: int) -> dict[str, torch.Tensor]:
 
 
 class Heard:
-    """What sockets refused."""
+    """Refusals of sockets."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int | str, str, str]] = []

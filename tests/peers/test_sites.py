@@ -31,7 +31,7 @@ RUN = "apart"
 
 
 def write_sites(folder: Path, deployment: Deployment, settings: Settings, **changes: str) -> list[Path]:
-    """What every site of a deployment would know, and its site file."""
+    """Write the data of every site of a deployment, and its site file."""
     keys, ports = [make_agent_keys() for _ in range(M)], find_free_ports(M)
     np.savetxt(folder / "C.csv", deployment.combination, delimiter=",", fmt="%.17g")
     alike = {
@@ -93,7 +93,7 @@ def _write_arrays(path: Path, deployment: Deployment, k: int) -> None:
 
 
 def shards_of(paths: list[Path], out: Path) -> list[Path]:
-    """What `gossamer shard --site` does at every site."""
+    """Make the shards as `gossamer shard --site` does at every site."""
     folders = []
     for path in paths:
         shard, secret = make_site_shard(path)

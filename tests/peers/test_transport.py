@@ -1,4 +1,4 @@
-"""What every transport promises to a peer, in memory and over ZeroMQ."""
+"""Promises of every transport to a peer, in memory and over ZeroMQ."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -52,7 +52,7 @@ def arrivals(transport: Transport, count: int = 1, seconds: float = 10.0) -> lis
 
 
 def exchanged(sender: Transport, receiver: Transport, name: bytes, seconds: float = 20.0) -> bool:
-    """Whether a message to agent 0 comes through that is sent again until it does."""
+    """Return whether a message to agent 0 comes through that is sent again until it does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         sender.send(0, name)

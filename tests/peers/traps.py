@@ -21,7 +21,7 @@ STEP = 20  # of the moment
 
 
 class Moment(Enum):
-    """When, within the step."""
+    """A moment within the step."""
 
     BEFORE_SENDING = "the first message of the step is about to go out"
     BETWEEN_PHASES = "the forward pass is over, the backward pass has not begun"

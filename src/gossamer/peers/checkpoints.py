@@ -42,7 +42,7 @@ class EpochStore:
         write_atomically(self.folder / "epoch", f"{epoch}\n".encode(), PRIVATE)
 
     def is_done(self) -> bool:
-        """Whether the run's result is in the folder."""
+        """Return whether the run's result is in the folder."""
         return (self.folder / "done").is_file()
 
     def set_done(self) -> None:
@@ -89,7 +89,7 @@ class CheckpointStore(EpochStore):
             )
 
     def steps(self) -> list[int]:
-        """The steps that can be restored: the latest, should a crash have left more files than are kept."""
+        """The steps that can be restored: the latest, should a crash have left more files than `keep`."""
         return sorted({0, *self._stored()[-self.keep :]})
 
     def save(self, step: int, params: Params, state: StateDict) -> None:

@@ -3,12 +3,14 @@
 Each process reads from a pipe to its parent and exits when that closes, so that it ends even if the parent is killed.
 """
 
+import contextlib
 import json
+import queue
 import secrets
-import selectors
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +61,8 @@ class LocalProcesses:
         self.reports: dict[int, PeerReport] = {}  # the last one of each agent
         self._errors = [(folder / "errors.log").open("w+b") for folder in folders]
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._readers: list[threading.Thread] = []
+        self._lines: queue.Queue[tuple[int, PeerReport | None]] = queue.Queue()  # None: the process has ended
         self._folders = folders
 
     def __enter__(self) -> "LocalProcesses":
@@ -68,6 +72,9 @@ class LocalProcesses:
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
             )
+        for agent in range(len(self._processes)):
+            self._readers.append(threading.Thread(target=self._read, args=(agent,), daemon=True))
+            self._readers[-1].start()
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -80,6 +87,9 @@ class LocalProcesses:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for thread in self._readers:
+            thread.join()
+        for process in self._processes:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -88,19 +98,27 @@ class LocalProcesses:
 
     def follow(self) -> Iterator[dict[int, PeerReport]]:
         """Yield the agents' last reports as they come in, until all processes have ended; raise if one fails."""
-        with selectors.DefaultSelector() as ready:
-            for agent, process in enumerate(self._processes):
-                assert process.stdout is not None
-                ready.register(process.stdout, selectors.EVENT_READ, agent)
-            while ready.get_map():
-                for key, _ in ready.select(timeout=0.5):
-                    line = key.fileobj.readline()  # type: ignore[union-attr]
-                    if line.endswith(b"\n"):
-                        self.reports[key.data] = json.loads(line)
-                    else:
-                        ready.unregister(key.fileobj)
-                        self._check(key.data)
-                yield self.reports
+        running = len(self._processes)
+        while running:
+            with contextlib.suppress(queue.Empty):
+                agent, report = self._lines.get(timeout=0.5)
+                if report is None:
+                    self._check(agent)
+                    running -= 1
+                else:
+                    self.reports[agent] = report
+            yield self.reports
+
+    def _read(self, agent: int) -> None:
+        """Pass on an agent's reports, in a thread: not every system can wait for several pipes."""
+        output = self._processes[agent].stdout
+        assert output is not None
+        try:
+            for line in output:
+                if line.endswith(b"\n"):
+                    self._lines.put((agent, json.loads(line)))
+        finally:
+            self._lines.put((agent, None))
 
     def _check(self, agent: int) -> None:
         code = self._processes[agent].wait()

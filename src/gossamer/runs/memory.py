@@ -43,5 +43,5 @@ def _glibc() -> Any:
     try:
         libc = ctypes.CDLL(None)
         return libc if libc.mallopt and libc.malloc_trim else None
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # other libraries, and Windows, which takes no None
         return None

@@ -23,6 +23,7 @@ BLOCK = 1 << 16  # bytes; a half has a multiple of it
 CHANNEL_TIMEOUT = 600.0  # seconds without a message
 CONNECT_TIMEOUT = 10.0  # seconds; a rank whose listener has too many callers is reached over the network
 POSITION = struct.Struct("<qq")  # size of new memory or 0, and first byte of the message
+DESCRIPTORS = Path("/proc/self/fd")  # where memory can be mapped by its descriptor (Linux)
 HANDSHAKE = struct.Struct("<q")  # rank of the one that connects
 
 
@@ -68,7 +69,7 @@ class SharedChannel:
 
 
 def _map_memory(file: int, size: int) -> Tensor:
-    return torch.from_file(f"/proc/self/fd/{file}", shared=True, size=size, dtype=torch.uint8)
+    return torch.from_file(str(DESCRIPTORS / str(file)), shared=True, size=size, dtype=torch.uint8)
 
 
 def connect_local_ranks(rank: int, gather_texts: Callable[[str], list[str]]) -> dict[int, SharedChannel]:
@@ -102,7 +103,7 @@ def _listen(path: Path) -> socket.socket | None:
     except (OSError, AttributeError):  # no such sockets here
         return None
     try:
-        if not hasattr(os, "memfd_create"):
+        if not hasattr(os, "memfd_create") or not DESCRIPTORS.is_dir():
             raise OSError("no such memory")
         listener.bind(str(path))
         listener.listen(4096)

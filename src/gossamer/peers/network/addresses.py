@@ -18,7 +18,7 @@ class Contact:
 
 
 def check_address(address: str, where: str) -> str:
-    """host:port as it is, or an error that says where it stood.
+    """Return host:port as it is, or raise an error that names where it was found.
 
     The host is a name in ASCII (an international one in its IDNA form, xn--...), an IPv4 address, or an IPv6 address
     in brackets; the port is 1 to 65535.

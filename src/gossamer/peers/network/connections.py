@@ -7,8 +7,8 @@ So a stranger could exhaust file descriptors, and a neighbour memory.
 This module follows connections beside ZeroMQ, by the file descriptors that its events name, and shuts down those beyond
 a limit; ZeroMQ then frees what it holds of them. An accepted connection is in one of three states:
     pending   the handshake is not complete: anybody; at most PENDING in all and PENDING_PER_HOST of one host
-    idle      the handshake is complete: a neighbour, but no message tells which; a few for each neighbour
-    active    a message has been read, which has info the sender: at most PER_NEIGHBOUR of one neighbour
+    idle      the handshake is complete: one of the neighbours, not known which; PER_NEIGHBOUR for each
+    active    a message has been read and names the neighbour: at most PER_NEIGHBOUR of one neighbour
 In each state the oldest connection gives way to a new one. While connections come faster than ACCEPT_RATE, the listener
 is paused (listener.py).
 
@@ -234,7 +234,7 @@ class Connections:
             found.socket.close()
 
     def _has_handshake(self, one: _Connection) -> bool | None:
-        """Whether the handshake is complete, by the bytes sent so far; None where the kernel does not count them."""
+        """Return whether the handshake is complete, by the bytes sent; None where the kernel does not count them."""
         acked = _read_info(one.socket).acked
         return acked > (WELCOME_BYTES if self._encrypted else GREETING_BYTES) if acked else None
 

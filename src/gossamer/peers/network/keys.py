@@ -41,7 +41,7 @@ def write_secret(path: Path, secret: str) -> None:
 
 
 def split_key(key: object, where: str) -> tuple[str, str]:
-    """The CURVE key and the verify key of a public key, or an error that says where it stood."""
+    """The CURVE key and the verify key of a public key, or an error that names where it was found."""
     if isinstance(key, str) and len(key) == KEY_LENGTH:
         check_key(key, where)
         raise GossamerError(

@@ -25,7 +25,7 @@ def decode_key(text: str) -> bytes:
 
 
 def is_key(text: str) -> bool:
-    """Whether a text is a key."""
+    """Return whether a text is a key."""
     try:
         decode_key(text)
     except ValueError:
@@ -34,7 +34,7 @@ def is_key(text: str) -> bool:
 
 
 def check_key(key: object, where: str) -> str:
-    """A public key as it is, or an error that says where it stood."""
+    """A public key as it is, or an error that names where it was found."""
     if isinstance(key, str) and is_key(key):
         return key
     raise GossamerError(f"{where}: {key!r} is not a public key of {KEY_LENGTH} characters, as gossamer keys prints it")

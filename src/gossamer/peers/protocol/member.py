@@ -80,12 +80,12 @@ class Member:
 
     @property
     def finished(self) -> bool:
-        """Whether this agent's result is on its disk."""
+        """Return whether this agent's result is on its disk."""
         return self.membership.agent in self.statements.done
 
     @property
     def all_done(self) -> bool:
-        """Whether every agent has finished, as far as is known here."""
+        """Return whether every agent has finished, as far as is known here."""
         return len(self.statements.done) == self.membership.num_agents
 
     @property
@@ -102,8 +102,8 @@ class Member:
         return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
     def may_leave(self, now: float) -> bool:
-        """Whether the process can end: all are done and the neighbours know it or stay away, or this agent is done and
-        has long been isolated."""
+        """Return whether the process can end: all are done and the neighbours know it or stay away, or this agent is
+        done and has long been isolated."""
         if self.all_done:
             return self._informed >= set(self.membership.neighbours) or now > self.waiting_since + DEPARTURE_TIMEOUT
         return self.finished and now > self._last_received + ISOLATION_TIMEOUT
@@ -213,11 +213,11 @@ class Member:
         return received
 
     def _is_outdated(self, own: Statement | None) -> bool:
-        """Whether a statement of this agent comes from an earlier incarnation in the same epoch, lost from its disk."""
+        """Return whether a statement of this agent is of an earlier incarnation in this epoch, lost from its disk."""
         return own is not None and own.content != self.statements.restorable[self.membership.agent].content
 
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
-        """Whether an agent has made two statements in this epoch; one that has lost its disk may, when it restarts."""
+        """Return whether an agent has made two statements in this epoch, as one that has lost its disk may."""
         found = self.statements.find_contradiction(received.restorable)
         if found is None:
             return False
@@ -253,7 +253,7 @@ class Member:
         """Go through as many exchanges as all messages have arrived for."""
         while (inbox := self.exchanges.complete_inbox()) is not None:
             taken = now - self.waiting_since
-            if self._requests:  # a time with a loss in it says less; but if all are long, they are the usual ones
+            if self._requests:  # with a loss it is a poor estimate; but if all times are long, they are usual
                 taken = min(taken, 2 * self._exchange_time + 0.1)
             self._exchange_time = max(0.95 * self._exchange_time, taken)
             self._run(partial(self.exchanges.advance, inbox), now)

@@ -31,7 +31,7 @@ class Signatures(Protocol):
     def sign(self, statement: bytes) -> bytes: ...
 
     def verifies(self, agent: int, statement: bytes, signature: bytes) -> bool:
-        """Whether the agent has signed the statement."""
+        """Return whether the agent has signed the statement."""
         ...
 
 
@@ -91,7 +91,7 @@ def derive_verify_key(secret: str) -> str:
 
 
 def check_verify_key(key: str, where: str) -> str:
-    """A verify key as it is, or an error that says where it stood."""
+    """A verify key as it is, or an error that names where it was found."""
     if not is_key(key):
         raise GossamerError(f"{where}: {key!r} is not a verify key of {KEY_LENGTH} characters; copy it again")
     return key

@@ -95,7 +95,7 @@ def write_shard(folder: Path, shard: Shard) -> None:
 
 
 def read_shard(folder: Path) -> Shard:
-    """A shard, validate: every file as its manifest says, every array as the planner expects it."""
+    """A shard, checked: every file against its manifest, every array against what the planner expects."""
     manifest, arrays = read_folder(folder, "share.safetensors", ShardManifest)
     path = str(folder / MANIFEST)
     settings = read_stored_settings(manifest.settings, path)

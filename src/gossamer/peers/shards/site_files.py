@@ -44,7 +44,7 @@ FilePath = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,4000}$")]
 
 
 class SiteFile(BaseModel):
-    """The keys of a site file; a description says what a key must be."""
+    """The keys of a site file; the descriptions are for error messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

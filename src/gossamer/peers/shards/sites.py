@@ -193,12 +193,12 @@ def _arrays(shard: SiteShard) -> dict[str, Any]:
 
 
 def is_site(folder: Path) -> bool:
-    """Whether a folder holds a site's shard."""
+    """Return whether a folder holds a site's shard."""
     return (folder / "site.safetensors").is_file()
 
 
 def read_site_shard(folder: Path) -> SiteShard:
-    """A site's shard, validate: every file as its manifest says, every array as the planner expects it."""
+    """A site's shard, checked: every file against its manifest, every array against what the planner expects."""
     manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
     path = str(folder / MANIFEST)
     settings = read_stored_settings(manifest.settings, path)
