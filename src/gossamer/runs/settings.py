@@ -55,6 +55,10 @@ def _check_one_line(value: str) -> str:
     return value
 
 
+def _check_optional_line(value: str | None) -> str | None:
+    return value if value is None else _check_one_line(value)
+
+
 def _check_compression(value: str) -> str:
     from gossamer.agents.consensus import parse_method
 
@@ -172,6 +176,9 @@ class Settings(BaseModel):
         description="Start all agents from the same weights instead of each from its own; by default those that "
         "track do.",
     )
+    initial: Annotated[str | None, Field(max_length=4000), AfterValidator(_check_optional_line)] = Field(
+        default=None, description="Start all agents from the weights of this .safetensors file (gossamer export)."
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
     compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
@@ -268,7 +275,7 @@ def read_stored_settings(values: Mapping[str, Any], source: str) -> Settings:
 def read_settings(path: Path) -> dict[str, Any]:
     """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
     values = read_toml(path)
-    for name in ("dataset", "assignment"):
+    for name in ("dataset", "assignment", "initial"):
         given = values.get(name)
         if given in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names):
             continue
