@@ -105,7 +105,8 @@ class GraphNetwork(nn.Module):
             D = sparse.csr_array(make_shift(D, self.shift))
         entries = D.tocoo()
         positions = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-        return torch.sparse_coo_tensor(positions, torch.from_numpy(entries.data), (n, n), is_coalesced=True)
+        values = torch.from_numpy(entries.data)
+        return torch.sparse_coo_tensor(positions, values, (n, n), is_coalesced=True, check_invariants=False)
 
 
 def require_convolutions(network: Network) -> list[Convolution]:

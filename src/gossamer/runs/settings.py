@@ -50,14 +50,10 @@ def _split_widths(value: Any) -> Any:
     return value
 
 
-def _check_one_line(value: str) -> str:
-    if not value.isprintable():
+def _check_one_line(value: Any) -> Any:
+    if value is not None and not value.isprintable():
         raise ValueError("expected text without control characters")
     return value
-
-
-def _check_optional_line(value: str | None) -> str | None:
-    return value if value is None else _check_one_line(value)
 
 
 def _check_compression(value: str) -> str:
@@ -71,8 +67,7 @@ def _check_compression(value: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=4000), AfterValidator(_check_one_line)]  # a name or a path
-
-
+OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(_check_one_line)]
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
@@ -177,9 +172,7 @@ class Settings(BaseModel):
         description="Start all agents from the same weights instead of each from its own; by default those that "
         "track do.",
     )
-    initial: Annotated[str | None, Field(max_length=4000), AfterValidator(_check_optional_line)] = Field(
-        default=None, description="Start all agents from the weights of this .safetensors file (gossamer export)."
-    )
+    initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
     compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
