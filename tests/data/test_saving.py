@@ -108,7 +108,7 @@ def test_text_that_an_npz_file_cannot_hold_is_refused(tmp_path: Path) -> None:
         ({"adj_matrix.data": np.arange(1.0, 1 + 2 * len(EDGES))}, "expected a symmetric adjacency"),
         ({"train_mask": np.ones(3, dtype=bool)}, r"train mask must have shape \(12,\)"),
         ({"names": np.array(["a"])}, "the features have 12 rows, the names 1"),
-        ({"adj_matrix.indices": np.full(2 * len(EDGES), 99, dtype=np.int32)}, "is not a graph that DataGraph.save"),
+        ({"adj_matrix.indices": np.full(2 * len(EDGES), 99, dtype=np.int32)}, "is not a graph in the npz layout"),
         ({"features": np.full((N, 2), np.nan)}, "NaN or infinite"),
     ],
 )
