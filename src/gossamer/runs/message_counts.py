@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,8 @@ from gossamer.agents.plan import message_rows
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.records import ByteCount, MessageCounts, PhaseName, RowCount
+from gossamer.runs.records import ByteCount, Description, MessageCounts, PhaseName, RowCount
 from gossamer.runs.settings import Settings
-
-Description = dict[str, Any]
 
 
 def describe_deployment(deployment: Deployment) -> Description:
