@@ -48,8 +48,8 @@ HANDSHAKE_FAILURES: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
 }
-INCOMING = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
-OUTGOING = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+INCOMING_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
+OUTGOING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 OnRefused = Callable[[int | str, str, str], None]  # takes an agent or an address, the reason, and a detail
 
 
@@ -111,7 +111,7 @@ class Sockets:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
             self._authenticator.configure_curve_callback(AUTH_DOMAIN.decode(), _AllowList(self._senders))
-        self._listener = self._socket(zmq.ROUTER)
+        self._listener = self._make_socket(zmq.ROUTER)
         self._listener.setsockopt(zmq.RCVHWM, RECEIVE_QUEUE)
         self._listener.setsockopt(zmq.MAXMSGSIZE, largest + MESSAGE_MARGIN)
         if secret is not None:
@@ -126,11 +126,11 @@ class Sockets:
         max_held = (RECEIVE_QUEUE + 1) * (largest + MESSAGE_MARGIN) + KERNEL_BUFFER
         self._connections = Connections(max_held, len(neighbours), secret is not None, self._on_shutdown)
         self._monitor = ConnectionMonitor(self._context, self._enforce_limits)
-        self._monitor.follow(self._listener, INCOMING, self._on_incoming)
+        self._monitor.follow(self._listener, INCOMING_EVENTS, self._on_incoming)
         try:
             for z, contact in neighbours.items():
                 self._outgoing[z] = self._make_outgoing(agent, contact)
-                self._monitor.follow(self._outgoing[z], OUTGOING, partial(self._on_outgoing, z))
+                self._monitor.follow(self._outgoing[z], OUTGOING_EVENTS, partial(self._on_outgoing, z))
             self._monitor.start()
             self._listener.bind(f"tcp://{address}")
             for z in neighbours:
@@ -255,7 +255,7 @@ class Sockets:
     def _make_outgoing(self, agent: int, contact: Contact) -> Any:
         if self._secret is not None and contact.key is None:
             raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
-        socket = self._socket(zmq.DEALER)
+        socket = self._make_socket(zmq.DEALER)
         socket.setsockopt(zmq.RCVHWM, 1)  # nothing is ever read from it
         socket.setsockopt(zmq.LINGER, 0)  # messages to a connection that is given up would wait for ever
         socket.setsockopt(zmq.MAXMSGSIZE, REPLY_BYTES)
@@ -267,7 +267,7 @@ class Sockets:
             socket.setsockopt(zmq.ROUTING_ID, str(agent).encode())
         return socket
 
-    def _socket(self, kind: int) -> Any:
+    def _make_socket(self, kind: int) -> Any:
         socket = self._context.socket(kind)
         for option, value in (
             (zmq.SNDHWM, SEND_QUEUE),

@@ -37,10 +37,7 @@ def test_a_flood_of_refusals_takes_few_lines(tmp_path: Path, caplog: pytest.LogC
             refusals.add("10.0.0.1:9", "handshake", "no CurveZMQ")
     written = [json.loads(line) for line in (tmp_path / "refused.jsonl").read_text().splitlines()]
     assert len(caplog.records) == len(written) == 3 * 12
-    levels = {
-        record.getMessage().split(": ")[1].split(",")[0].split(" (")[0]: record.levelname for record in caplog.records
-    }
-    assert levels == {"checksum": "WARNING", "old": "INFO", "handshake": "WARNING"}
+    assert [record.levelname for record in caplog.records[:3]] == ["WARNING", "INFO", "WARNING"]
     assert caplog.records[0].name == "gossamer.peers.refusals"
     assert caplog.records[0].getMessage() == "agent 7 refused a message of agent 3: checksum (1 so far)"
     assert caplog.records[2].getMessage() == (
