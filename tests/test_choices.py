@@ -3,6 +3,7 @@
 import pytest
 
 from gossamer import choices
+from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.agents.rules import UPDATE_RULES
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.choices import Choices
@@ -23,6 +24,7 @@ TABLES = {
     "ACTIVATION_NAMES": tuple(ACTIVATIONS),
     "SHIFT_NAMES": ("auto", *SHIFTS),
     "UPDATE_NAMES": tuple(UPDATE_RULES),
+    "ROW_CODEC_NAMES": ("none", *ROW_CODECS),
 }
 ALL = {name: value for name, value in vars(choices).items() if isinstance(value, Choices)}
 
@@ -42,6 +44,7 @@ def test_every_other_choice_is_understood() -> None:
         make_settings({"compress": form.replace("RANK", "2").replace("SHARE", "0.1")})
     for bits in choices.BOUNDARY_BITS.names:
         assert (make_settings({"boundary_bits": bits}).row_codec is None) == (bits == 0)
+        assert make_settings({"boundary_bits": bits}).row_codec == ROW_CODECS.get(f"quantised-{bits}")
     for name in choices.DTYPE_NAMES.names:
         assert str(make_settings({"dtype": name}).torch_dtype) == f"torch.{name}"
 
@@ -53,6 +56,7 @@ def test_every_other_choice_is_understood() -> None:
         ("topology", "gossamer.topology", "TOPOLOGIES", TOPOLOGIES["ring"]),
         ("mixing", "gossamer.topology", "MIXING_WEIGHTS", MIXING_WEIGHTS["uniform"]),
         ("activation", "gossamer.model.layers", "ACTIVATIONS", ACTIVATIONS["tanh"]),
+        ("boundary_codec", "gossamer.agents.row_codecs", "ROW_CODECS", ROW_CODECS["quantised-8"]),
     ],
 )
 def test_a_name_that_is_added_to_a_table_is_taken(
@@ -77,3 +81,9 @@ def test_every_setting_has_a_description_and_a_panel() -> None:
     assert names[1] == next(iter(PANELS))
     assert set(PANELS) <= set(names)
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_two_codecs_of_the_same_rows_are_refused() -> None:
+    assert make_settings({"boundary_codec": "quantised-8", "boundary_bits": 8}).row_codec == ROW_CODECS["quantised-8"]
+    with pytest.raises(GossamerError, match="ask for two codecs of the same rows; give one of them"):
+        make_settings({"boundary_codec": "quantised-16", "boundary_bits": 8})

@@ -96,5 +96,10 @@ COMPRESSION_FORMS = Choices(
         "choco:randk=SHARE": "public copies",
     }
 )
+ROW_CODEC_NAMES = Choices(
+    {"none": "as they are", "quantised-16": "", "quantised-8": "16 or 8 bits by stochastic rounding, keeping the mean"},
+    "gossamer.agents.row_codecs",
+    "ROW_CODECS",
+)
 BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
 DTYPE_NAMES = Choices(_plain("float32", "float64"))

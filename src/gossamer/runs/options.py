@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     seed: int
     compress: str
     boundary_bits: int
+    boundary_codec: str
     evaluate_every: int
     checkpoint_every: int
     dtype: str

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gossamer.choices import (
     ACTIVATION_NAMES,
@@ -19,6 +19,7 @@ from gossamer.choices import (
     DTYPE_NAMES,
     LAYER_NAMES,
     MIXING_NAMES,
+    ROW_CODEC_NAMES,
     SHIFT_NAMES,
     TOPOLOGY_NAMES,
     UPDATE_NAMES,
@@ -178,7 +179,11 @@ class Settings(BaseModel):
     )
     boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
         default=0,
-        description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}.",
+        description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}; the same "
+        "as the boundary codec quantised-16 or quantised-8.",
+    )
+    boundary_codec: Annotated[str, AfterValidator(ROW_CODEC_NAMES.check)] = Field(
+        default="none", description=f"Codec of the boundary rows that agents send: {ROW_CODEC_NAMES}."
     )
     evaluate_every: int = Field(default=10, ge=1, le=MOST_STEPS, description="Steps between two evaluations.")
     checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
@@ -193,6 +198,15 @@ class Settings(BaseModel):
         "large ones.",
     )
     baselines: bool = Field(default=True, description="Train the centralised and the graph-less model for comparison.")
+
+    @model_validator(mode="after")
+    def _choose_one_codec(self) -> "Settings":
+        if self.boundary_bits and self.boundary_codec not in ("none", f"quantised-{self.boundary_bits}"):
+            raise ValueError(
+                f"boundary_bits = {self.boundary_bits} and boundary_codec = {self.boundary_codec!r} ask for two codecs "
+                "of the same rows; give one of them"
+            )
+        return self
 
     @property
     def torch_dtype(self) -> "torch.dtype":
@@ -212,7 +226,8 @@ class Settings(BaseModel):
         """Codec of boundary rows; None: they are sent as they are."""
         from gossamer.agents.row_codecs import ROW_CODECS
 
-        return ROW_CODECS[f"quantised-{self.boundary_bits}"] if self.boundary_bits else None
+        name = f"quantised-{self.boundary_bits}" if self.boundary_bits else self.boundary_codec
+        return None if name == "none" else ROW_CODECS[name]
 
     @property
     def tracks(self) -> bool:
@@ -252,7 +267,8 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
         for problem in error.errors(include_url=False)[:MOST_COMPLAINTS]:
             name = ".".join(str(part) for part in problem["loc"])
             said = problem["msg"].removeprefix("Value error, ")
-            complaints.append(f"{source}: {name} = {shown(problem['input'])}: {said[:1].lower()}{said[1:]}")
+            where = f"{source}: {name} = {shown(problem['input'])}" if name else source  # else of several at once
+            complaints.append(f"{where}: {said[:1].lower()}{said[1:]}")
     raise GossamerError("\n".join(complaints))
 
 
