@@ -18,7 +18,7 @@ INTEGERS = {16: torch.int16, 8: torch.int8}
 
 @dataclass(frozen=True)
 class Quantiser:
-    """VertexMask [..., width] to codes, bytes [..., length(width)], and back."""
+    """Rows [..., width] to codes, bytes [..., length(width)], and back."""
 
     bits: int  # 16, 8 or 4
 

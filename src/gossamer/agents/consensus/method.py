@@ -47,7 +47,7 @@ class Consensus(Protocol):
         ...
 
     def init(self, like: Params) -> StateDict:
-        """StateDict before the first call, stacked over the hosted agents."""
+        """State before the first call, stacked over the hosted agents."""
         ...
 
     def __call__(
