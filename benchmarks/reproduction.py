@@ -46,10 +46,14 @@ def stacked(trials: list[dict[str, Any]]) -> float:
     )
     host = make_host(
         whole,
-        sparse.csr_array(sparse.block_diag([d.shift for d in deployments])),
+        [
+            (
+                sparse.csr_array(sparse.block_diag([d.shift for d in deployments])),
+                sparse.block_diag([d.combination for d in deployments]).toarray(),
+            )
+        ],
         deployments[0].network,
         np.concatenate([d.assignment + i * m for i, d in enumerate(deployments)]),
-        sparse.block_diag([d.combination for d in deployments]).toarray(),
         range(m * len(trials)),
         build_host(deployments[0], settings).training,
     )

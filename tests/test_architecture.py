@@ -33,6 +33,7 @@ RANK = {
     "cli": 12,
 }
 COMMANDS = {str(path.relative_to(SOURCE)) for path in FILES if path.parent.name == "commands"}
+TABLES = {f"report/{name}.py" for name in ("terminal", "agent_tables", "topology_tables")}
 EDGES = {  # third-party libraries, each behind few modules
     "typer": {"cli.py", *COMMANDS},
     "pydantic": {
@@ -58,7 +59,7 @@ EDGES = {  # third-party libraries, each behind few modules
     },
     "threadpoolctl": {"topology/design.py"},
     "pymetis": {"assignment/simple.py"},
-    "rich": {*COMMANDS, "report/terminal.py", "report/agent_tables.py", "report/bars.py"},
+    "rich": {*COMMANDS, *TABLES, "report/bars.py"},
 }
 
 

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 import gossamer
-from gossamer.agents.share import make_share, make_whole
+from gossamer.agents.share import make_share
 from gossamer.assignment import partition_stream
 from gossamer.data import DataGraph
 from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
+from gossamer.runs.shares import prepare_cut
 from scaling.measure import on_the_processor as timed
 
 
@@ -49,8 +50,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
 
 
 def _cut_all(deployment: Any, agents: int) -> None:
-    filters = [layer.gather for layer in deployment.network.layers]
-    whole = make_whole(deployment.graph, deployment.shift, filters, deployment.assignment, deployment.combination)
+    whole = prepare_cut(deployment)
     for k in range(agents):
         make_share(whole, [k])
 

@@ -55,10 +55,9 @@ class Case:
         )
         return make_host(
             self.graph,
-            self.shift,
+            [(self.shift, self.combination if combination is None else combination)],
             self.network,
             self.owner,
-            self.combination if combination is None else combination,
             list(agents),
             how,
             initial_deviation=0.5,

@@ -116,7 +116,7 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
 
 
 def test_a_layer_that_is_not_in_the_table_is_refused() -> None:
-    with pytest.raises(GossamerError, match=r"layers = 'gat': expected one of gcn, .*maximum"):
+    with pytest.raises(GossamerError, match=r"layers = 'gat': input should be 'gcn', .*'maximum'"):
         make_settings({"layers": "gat"})
 
 

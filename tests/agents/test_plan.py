@@ -35,8 +35,8 @@ def test_fields_follow_the_nonzero_entries_backwards() -> None:
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_a_layout_is_the_operator_in_row_order(agents: list[int], shuffled: bool) -> None:
     case = make_case(shift="random-walk")
-    share = make_share(make_whole(case.graph, case.shift, [], case.owner, case.combination), agents)
-    entries = share.entries
+    share = make_share(make_whole(case.graph, [(case.shift, case.combination)], [], case.owner), agents)
+    entries = share.topologies[0].entries
     if shuffled:
         order = np.random.default_rng(0).permutation(len(entries[0]))
         i, j, values = entries
@@ -57,20 +57,20 @@ def test_a_layout_is_the_operator_in_row_order(agents: list[int], shuffled: bool
 def test_a_share_holds_the_entries_that_touch_its_agents(agents: list[int]) -> None:
     case = make_case(shift="random-walk")
     filters = [layer.gather for layer in case.network.layers]
-    whole = make_whole(case.graph, case.shift, filters, case.owner, case.combination)
+    whole = make_whole(case.graph, [(case.shift, case.combination)], filters, case.owner)
     share = make_share(whole, agents)
     here = np.isin(case.owner, agents)
     touching = np.where(here[:, None] | here[None, :], case.shift.toarray(), 0.0)
     known = np.flatnonzero(here | touching.any(0) | touching.any(1))
     np.testing.assert_array_equal(share.vertices, known)
     np.testing.assert_array_equal(share.owner, case.owner[known])
-    i, j, values = share.entries
+    i, j, values = share.topologies[0].entries
     found = np.zeros_like(touching)
     np.add.at(found, (share.vertices[i], share.vertices[j]), values)
     np.testing.assert_array_equal(found, touching)
     np.testing.assert_array_equal(share.targets, case.graph.targets[here])
     np.testing.assert_array_equal(share.features.toarray(), case.graph.features[here].toarray())
-    for mine, all_of_them in zip(share.train_fields, whole.train_fields, strict=True):
+    for mine, all_of_them in zip(share.topologies[0].train_fields, whole.topologies[0].train_fields, strict=True):
         np.testing.assert_array_equal(mine, [rows[known] for rows in all_of_them])
 
 

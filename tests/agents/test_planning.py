@@ -12,7 +12,7 @@ from scipy import sparse
 from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, plan_site, planned_shapes
-from gossamer.agents.share import Share, make_share, make_whole
+from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData, make_site
@@ -65,17 +65,23 @@ def assert_same(found: Share, expected: Share) -> None:
         one, other = getattr(found, field.name), getattr(expected, field.name)
         if sparse.issparse(other):
             np.testing.assert_array_equal(one.toarray(), other.toarray())
-        elif field.name in ("train_fields", "full_fields"):
+        elif field.name == "topologies":
             for mine, theirs in zip(one, other, strict=True):
-                np.testing.assert_array_equal(np.stack(mine), np.stack(theirs))
+                assert_same_topology(mine, theirs)
         elif field.name == "masks":
             for name, mask in other.items():
                 np.testing.assert_array_equal(one[name], mask)
-        elif field.name == "entries":
-            for mine, theirs in zip(one, other, strict=True):
-                np.testing.assert_array_equal(mine, theirs)
         else:
             np.testing.assert_array_equal(one, other, err_msg=field.name)
+
+
+def assert_same_topology(found: TopologyShare, expected: TopologyShare) -> None:
+    np.testing.assert_array_equal(found.combination, expected.combination)
+    for mine, theirs in zip(found.entries, expected.entries, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for one, other in ((found.train_fields, expected.train_fields), (found.full_fields, expected.full_fields)):
+        for sets, same in zip(one, other, strict=True):
+            np.testing.assert_array_equal(np.stack(sets), np.stack(same))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.gather for layer in case.network.layers]
-        assert_same(share, make_share(make_whole(case.graph, case.shift, filters, case.owner, C), [k]))
+        assert_same(share, make_share(make_whole(case.graph, [(case.shift, C)], filters, case.owner), [k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
 
 
@@ -114,7 +120,7 @@ def test_a_given_row_of_c_is_used_as_it_is() -> None:
     links = links_of(case)
     C = topology.max_degree_weights(links)
     for k, (share, _) in enumerate(run_together([plan_site(s) for s in sites(case, "normalized", links, C)])):
-        np.testing.assert_array_equal(share.combination, C[[k]])
+        np.testing.assert_array_equal(share.topologies[0].combination, C[[k]])
 
 
 def test_every_exchange_expects_what_was_announced() -> None:

@@ -223,7 +223,7 @@ class Network:
         held = max(len(member.exchanges.inbox), member.exchanges.resend_buffer.largest)
         self.most_held = max(self.most_held, held)
         agent = member.membership.agent
-        schedule = self.problem.schedules[agent]
+        (schedule,) = self.problem.schedules[agent].topologies
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
         assert held <= (member.config.max_step_gap + 1) * in_a_step, f"agent {agent} holds {held} messages"
 

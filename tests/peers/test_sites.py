@@ -233,8 +233,9 @@ def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
 
 def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
     deployment, settings = deployed()
-    graph = deployment.graph
-    paths = write_sites(tmp_path, replace(deployment, graph=replace(graph, train=np.zeros_like(graph.train))), settings)
+    (topology,) = deployment.topologies
+    unlabelled = replace(topology, graph=replace(topology.graph, train=np.zeros_like(topology.graph.train)))
+    paths = write_sites(tmp_path, replace(deployment, topologies=(unlabelled,)), settings)
     failures = in_threads(shards_of(paths, tmp_path / "shards"), PeerOptions(give_up=20), run=over(Hub()))
     assert len(failures) == M
     assert all("no site has a training example" in str(one) for one in failures)

@@ -5,7 +5,7 @@ import pytest
 
 from gossamer import topology
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import connect
+from gossamer.runs.connecting import connect
 from gossamer.runs.settings import Settings
 from gossamer.topology import TOPOLOGIES, Topology
 

@@ -19,7 +19,7 @@ from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
 from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.rules import StateDict, UpdateRule
-from gossamer.agents.share import Share, make_share, make_whole
+from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
@@ -50,20 +50,44 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True)
+class HostedTopology:
+    """One topology of the sequence, laid out for the agents of a host."""
+
+    train_pass: Pass
+    full_pass: Pass
+    consensus: Consensus
+
+
+@dataclass(frozen=True)
 class Host:
     agents: tuple[int, ...]
     num_agents: int
     num_labelled: int  # |T_D|, of all agents
     network: Network
     training: TrainingOptions
-    train_pass: Pass
-    full_pass: Pass
+    topologies: tuple[HostedTopology, ...]  # of steps 0, 1, ...; after the last comes the first again
     num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
     chunk: int  # time steps that go through the network at once
-    consensus: Consensus
     params: Params
     state: StateDict
     step: int = 0
+
+    @property
+    def topology(self) -> HostedTopology:
+        """Topology of this step."""
+        return self.topologies[self.step % len(self.topologies)]
+
+    @property
+    def train_pass(self) -> Pass:
+        return self.topology.train_pass
+
+    @property
+    def full_pass(self) -> Pass:
+        return self.topology.full_pass
+
+    @property
+    def consensus(self) -> Consensus:
+        return self.topology.consensus
 
     def with_params(self, params: Params) -> "Host":
         return replace(self, params=params)
@@ -71,10 +95,9 @@ class Host:
 
 def make_host(
     graph: DataGraph,
-    shift: Any,
+    topologies: Sequence[tuple[Any, NDArray[np.float64]]],
     network: Network,
     assignment: NDArray[np.int64],
-    combination: NDArray[np.float64],
     agents: Sequence[int],
     training: TrainingOptions,
     *,
@@ -84,8 +107,9 @@ def make_host(
     receptive_field: bool = True,
     hosting: NDArray[np.int64] | None = None,
 ) -> Host:
-    """The host of the given agents. Without `receptive_field`, training computes every vertex, as a reference."""
-    whole = make_whole(graph, shift, network.gathers, assignment, combination, receptive_field)
+    """The host of the given agents, for a sequence of topologies (D, C). Without `receptive_field`, training computes
+    every vertex, as a reference."""
+    whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field)
     share = make_share(whole, agents, hosting)
     params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return host_of_share(share, network, training, params)
@@ -93,38 +117,52 @@ def make_host(
 
 def host_of_share(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
     """The host of a share's agents, with these weights to start from."""
-    dtype = next(iter(params.values())).dtype
-    layout = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, hosted, between = training.row_codec, None, layout
-    if codec is not None:  # it sees the rows of every pair of agents, also on one host
-        hosted = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
-        between = make_layout(share.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
-    protected = codec is not None and codec.protects
-    full = make_pass(
-        share,
-        between if protected else layout,
-        network,
-        dtype,
-        share.full_fields,
-        None,
-        None,
-        hosted if protected else None,
-    )
-    C = HostedCombination(share.combination, share.agents, share.hosting, share.slots)
-    consensus = training.consensus.make(C, network.shapes(), dtype, training.seed)
+    topologies = tuple(_lay_out(share, one, network, training, params) for one in share.topologies)
+    state = _consensus_state(topologies[0].consensus, params, training.track)
+    if len(topologies) > 1 and topologies[0].consensus.init(params):
+        raise GossamerError(
+            "this consensus method remembers what was sent over each link, and the links change from step to step; "
+            "take --compress none"
+        )
     return Host(
         agents=share.agents,
         num_agents=share.num_agents,
         num_labelled=share.num_labelled,
         network=network,
         training=training,
-        train_pass=make_pass(share, between, network, dtype, share.train_fields, share.train_times, full, hosted),
-        full_pass=full,
+        topologies=topologies,
         num_times=_num_times(share, training.batch),
         chunk=_chunk(share.num_vertices, network),
-        consensus=consensus,
         params=params,
-        state=training.rule.init(params) | _consensus_state(consensus, params, training.track),
+        state=training.rule.init(params) | state,
+    )
+
+
+def _lay_out(
+    share: Share, one: TopologyShare, network: Network, training: TrainingOptions, params: Params
+) -> HostedTopology:
+    dtype = next(iter(params.values())).dtype
+    layout = make_layout(one.entries, share.owner, share.agents, dtype, share.hosting)
+    codec, hosted, between = training.row_codec, None, layout
+    if codec is not None:  # it sees the rows of every pair of agents, also on one host
+        hosted = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
+        between = make_layout(one.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
+    protected = codec is not None and codec.protects
+    full = make_pass(
+        share,
+        between if protected else layout,
+        network,
+        dtype,
+        one.full_fields,
+        None,
+        None,
+        hosted if protected else None,
+    )
+    C = HostedCombination(one.combination, share.agents, share.hosting, share.slots)
+    return HostedTopology(
+        train_pass=make_pass(share, between, network, dtype, one.train_fields, share.train_times, full, hosted),
+        full_pass=full,
+        consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
     )
 
 

@@ -19,7 +19,7 @@ from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
 from gossamer.agents.plan import walk_fields
 from gossamer.agents.planning_checks import COUNTS_PER_AGENT, Counts, Distances, check_degrees, check_links, check_marks
-from gossamer.agents.share import Share, select_touching
+from gossamer.agents.share import Share, TopologyShare, select_touching
 from gossamer.array_types import Floats, Ints
 from gossamer.data.graph import make_symmetric
 from gossamer.data.site import SiteData
@@ -119,7 +119,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     if not counts[:, 1].any():
         raise GossamerError("no site has a training example; mark at least one vertex with the split train")
     farthest, _ = yield from exchange.flood(np.eye(m)[k] * radius, Distances(k, radius, m).check)
-    i, j, values, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
+    entries, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
         num_agents=m,
@@ -128,14 +128,18 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         num_classes=data.num_classes,
         vertices=data.vertices[vertices],
         owner=data.owner[vertices],
-        entries=(i, j, values),
-        train_fields=[[rows[vertices] for rows in sets] for sets in train_fields],
-        full_fields=[[rows[vertices] for rows in sets] for sets in full_fields],
+        topologies=(
+            TopologyShare(
+                entries=entries,
+                train_fields=[[rows[vertices] for rows in sets] for sets in train_fields],
+                full_fields=[[rows[vertices] for rows in sets] for sets in full_fields],
+                combination=row[None],
+            ),
+        ),
         features=data.features,
         targets=data.targets,
         masks=data.masks,
         train_times=None if data.batch is None else np.flatnonzero(times),
-        combination=row[None],
     )
     return share, int(farthest.max(initial=0))
 

@@ -1,7 +1,10 @@
-"""Shares: the part of the data, of D and of C that the agents of a host know.
+"""Shares: the part of the data, and of D and C over time, that the agents of a host know.
 
 A simulation's host knows everything; a peer's shard is the share of one agent. Vertices keep the order of their global
 numbers, so that both endpoints of a link plan the same rows from their own shares.
+
+Links may change from step to step. A share holds a sequence of topologies, of which step t has number t mod its length;
+a constant one is a sequence of one.
 """
 
 from collections.abc import Sequence
@@ -23,6 +26,16 @@ MASKS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
+class TopologyShare:
+    """The part of one topology: D, without the data edges that its links do not carry, and C."""
+
+    entries: ShiftEntries  # i, j, D_ij with i or j hosted, by i
+    train_fields: list[list[VertexMask]]  # U_0, ..., U_P of each layer for training, and for evaluation
+    full_fields: list[list[VertexMask]]
+    combination: Floats  # rows of C [hosted, m]
+
+
+@dataclass(frozen=True)
 class Share:
     """Vertices are numbered from 0 as in `vertices`; features, targets and masks are those of the hosted ones."""
 
@@ -33,14 +46,11 @@ class Share:
     num_classes: int | None
     vertices: Ints  # hosted vertices and their neighbours in the data graph, by global number, ascending
     owner: Ints  # the agent of each
-    entries: ShiftEntries  # i, j, D_ij with i or j hosted, by i
-    train_fields: list[list[VertexMask]]  # U_0, ..., U_P of each layer for training, and for evaluation
-    full_fields: list[list[VertexMask]]
+    topologies: tuple[TopologyShare, ...]  # of steps 0, 1, ...; after the last comes the first again
     features: Any
     targets: NDArray[Any]
     masks: dict[str, NDArray[np.bool_]]
     train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
-    combination: Floats  # rows of C [hosted, m]
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
 
@@ -54,12 +64,10 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The data, D and C of all agents, prepared once for cutting shares out of it."""
+class WholeTopology:
+    """D and C of all agents, with the receptive fields of D."""
 
-    graph: DataGraph
     shift: Any  # D, CSR
-    assignment: Ints
     combination: Floats
     train_fields: list[list[VertexMask]]
     full_fields: list[list[VertexMask]]
@@ -69,17 +77,29 @@ class Whole:
         """D^T, CSR: the receivers of each vertex."""
         return self.shift.T.tocsr()
 
+
+@dataclass(frozen=True)
+class Whole:
+    """The data and the topologies of all agents, prepared once for cutting shares out of them."""
+
+    graph: DataGraph
+    assignment: Ints
+    topologies: tuple[WholeTopology, ...]
+
+    @property
+    def num_agents(self) -> int:
+        return len(self.topologies[0].combination)
+
     @cached_property
     def most_neighbours(self) -> int:
-        """Of an agent in C, whose diagonal may hold zeros."""
-        links = self.combination != 0
-        np.fill_diagonal(links, False)
-        return int(links.sum(1).max())
+        """Of an agent in any C, whose diagonal may hold zeros."""
+        links = np.stack([one.combination != 0 for one in self.topologies]) & ~np.eye(self.num_agents, dtype=bool)
+        return int(links.sum(2).max())
 
     @cached_property
     def by_agent(self) -> tuple[Ints, Ints]:
         """The vertices sorted by agent, and where each agent's begin."""
-        counts = np.bincount(self.assignment, minlength=len(self.combination))
+        counts = np.bincount(self.assignment, minlength=self.num_agents)
         return np.argsort(self.assignment, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
 
     def vertices_of(self, agents: Sequence[int]) -> Ints:
@@ -89,17 +109,19 @@ class Whole:
 
 def make_whole(
     graph: DataGraph,
-    shift: Any,
+    topologies: Sequence[tuple[Any, Floats]],
     gathers: Sequence[Gather],
     assignment: Ints,
-    combination: Floats,
     receptive_field: bool = True,
 ) -> Whole:
-    """The whole with its receptive fields; without `receptive_field`, training computes every vertex."""
-    shift = sparse.csr_array(shift)
-    full = receptive_fields(shift, gathers, np.ones(graph.num_vertices, dtype=bool))
-    train = receptive_fields(shift, gathers, graph.labelled) if receptive_field else full
-    return Whole(graph, shift, assignment, combination, train, full)
+    """The whole of a sequence of (D, C); without `receptive_field`, training computes every vertex."""
+    made = []
+    for given, combination in topologies:
+        shift = sparse.csr_array(given)
+        full = receptive_fields(shift, gathers, np.ones(graph.num_vertices, dtype=bool))
+        train = receptive_fields(shift, gathers, graph.labelled) if receptive_field else full
+        made.append(WholeTopology(shift, combination, train, full))
+    return Whole(graph, assignment, tuple(made))
 
 
 def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None) -> Share:
@@ -107,33 +129,52 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
     graph, n = whole.graph, whole.graph.num_vertices
     hosted: Any = whole.vertices_of(agents)
     if len(hosted) == n:
-        entries, vertices = whole.shift.tocoo(), np.arange(n)
-        i, j, values = entries.row, entries.col, entries.data.astype(np.float64, copy=False)
+        vertices, touching = np.arange(n), [_all_entries(one.shift) for one in whole.topologies]
         hosted = slice(None)  # everything as it is, without a copy
     else:
-        i, j, values, vertices = select_touching(whole.shift, whole.transposed, hosted)
+        found = [select_touching(one.shift, one.transposed, hosted) for one in whole.topologies]
+        vertices = found[0][1] if len(found) == 1 else np.unique(np.concatenate([known for _, known in found]))
+        touching = [_renumber(entries, known, vertices) for entries, known in found]
     return Share(
         agents=tuple(int(k) for k in agents),
-        num_agents=len(whole.combination),
+        num_agents=whole.num_agents,
         num_vertices=n,
         num_labelled=int(graph.train.sum()),
         num_classes=graph.num_classes,
         vertices=vertices,
         owner=whole.assignment[vertices],
-        entries=(i, j, values),
-        train_fields=[[rows[vertices] for rows in sets] for sets in whole.train_fields],
-        full_fields=[[rows[vertices] for rows in sets] for sets in whole.full_fields],
+        topologies=tuple(
+            TopologyShare(
+                entries=entries,
+                train_fields=[[rows[vertices] for rows in sets] for sets in one.train_fields],
+                full_fields=[[rows[vertices] for rows in sets] for sets in one.full_fields],
+                combination=one.combination[list(agents)],
+            )
+            for one, entries in zip(whole.topologies, touching, strict=True)
+        ),
         features=graph.features[hosted],
         targets=graph.targets[hosted],
         masks={name: getattr(graph, name)[hosted] for name in MASKS},
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
-        combination=whole.combination[list(agents)],
         hosting=hosting,
         slots=None if hosting is None else whole.most_neighbours,
     )
 
 
-def select_touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+def _all_entries(shift: Any) -> ShiftEntries:
+    entries = shift.tocoo()
+    return entries.row, entries.col, entries.data.astype(np.float64, copy=False)
+
+
+def _renumber(entries: ShiftEntries, known: Ints, vertices: Ints) -> ShiftEntries:
+    """Entries by positions among `vertices` instead of among the `known` ones of them."""
+    if len(known) == len(vertices):
+        return entries
+    position = np.searchsorted(vertices, known)
+    return position[entries[0]], position[entries[1]], entries[2]
+
+
+def select_touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[ShiftEntries, Ints]:
     """Entries (i, j, D_ij) of D with i or j among the `hosted` vertices, and the vertices that occur, ascending.
 
     i and j are positions among these.
@@ -146,7 +187,7 @@ def select_touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[Ints, In
     known = np.sort(np.concatenate([hosted, to.col, of.col]))
     known = known[np.diff(known, prepend=-1) > 0]
     order = np.argsort(i, kind="stable")
-    return np.searchsorted(known, i[order]), np.searchsorted(known, j[order]), values[order], known
+    return (np.searchsorted(known, i[order]), np.searchsorted(known, j[order]), values[order]), known
 
 
 def _among(ascending: Ints, vertices: NDArray[Any]) -> NDArray[np.bool_]:

@@ -113,7 +113,7 @@ def topology(
     if data is not None and shared_edges is not None:
         raise GossamerError("give either --data or --shared-edges, not both")
     settings = combine_settings(data, options)
-    from gossamer.report import terminal
+    from gossamer.report import topology_tables
     from gossamer.report.topology_files import save_sweep, save_topology
     from gossamer.runs import directory
     from gossamer.topology import Sweep
@@ -140,9 +140,9 @@ def topology(
     if as_json:
         print_json(made.to_dict())
     elif isinstance(made, Sweep):
-        terminal.show_sweep(Console(), made, folder)
+        topology_tables.show_sweep(Console(), made, folder)
     else:
-        terminal.show_certificate(Console(), made, folder)
+        topology_tables.show_certificate(Console(), made, folder)
 
 
 def _design(

@@ -60,42 +60,60 @@ def _is_evaluated(settings: Settings, step: int) -> bool:
     return step % settings.evaluate_every == 0 or step == settings.steps
 
 
+def _is_mixed(settings: Settings, step: int) -> bool:
+    return bool(settings.consensus_every) and (step + 1) % settings.consensus_every == 0
+
+
+@dataclass(frozen=True)
+class TopologyMessages:
+    """The messages that an agent expects at a step with one of the run's topologies."""
+
+    full: tuple[ExpectedMessages, ...]  # an evaluation
+    plain: tuple[ExpectedMessages, ...]  # a training step without consensus
+    mixed: tuple[ExpectedMessages, ...]  # one with it
+
+
 @dataclass(frozen=True)
 class MessageSchedule:
     """The messages that an agent expects at every position of a run."""
 
     settings: Settings
-    full: tuple[ExpectedMessages, ...]  # an evaluation
-    plain: tuple[ExpectedMessages, ...]  # a training step without consensus
-    mixed: tuple[ExpectedMessages, ...]  # one with it
+    topologies: tuple[TopologyMessages, ...]  # of steps 0, 1, ...; after the last comes the first again
 
     def __call__(self, position: Position) -> ExpectedMessages | None:
         step, number = position
         if step > self.settings.steps:
             return None
-        exchanges = self.full if _is_evaluated(self.settings, step) else ()
+        expected = self.topologies[step % len(self.topologies)]
+        exchanges = expected.full if _is_evaluated(self.settings, step) else ()
         if step < self.settings.steps:
-            every = self.settings.consensus_every
-            exchanges += self.mixed if every and (step + 1) % every == 0 else self.plain
+            exchanges += expected.mixed if _is_mixed(self.settings, step) else expected.plain
         return exchanges[number] if number < len(exchanges) else None
 
     @property
     def largest(self) -> int:
         """Numbers in the largest message that may arrive."""
-        exchanges = (*self.full, *self.plain, *self.mixed)
+        exchanges = [each for one in self.topologies for each in (*one.full, *one.plain, *one.mixed)]
         shapes = [shape for expected in exchanges for shape in expected.shapes.values()]
         return max((torch.Size(shape).numel() for shape in shapes), default=0)
 
 
 def make_schedule(host: Host, settings: Settings) -> MessageSchedule:
     """The schedule of a run, read off its generators by running them with zeros for messages."""
-    every = settings.consensus_every
-    return MessageSchedule(
-        settings,
-        _expected_messages("full", evaluate(_copy_at(host, 0)), host),
-        _expected_messages("train", training_step(_copy_at(host, 0)), host) if every != 1 else (),
-        _expected_messages("train", training_step(_copy_at(host, every - 1)), host) if every else (),
-    )
+    length = len(host.topologies)
+
+    def expect(number: int) -> TopologyMessages:
+        """Look at the first step of each kind with this topology, if there is one."""
+        steps = range(number, length * max(1, settings.consensus_every), length)
+        kinds = {_is_mixed(settings, step): step for step in reversed(steps)}
+        found = {
+            mixed: _expected_messages("train", training_step(_copy_at(host, step)), host)
+            for mixed, step in kinds.items()
+        }
+        full = _expected_messages("full", evaluate(_copy_at(host, number)), host)
+        return TopologyMessages(full, found.get(False, ()), found.get(True, ()))
+
+    return MessageSchedule(settings, tuple(map(expect, range(length))))
 
 
 def _copy_at(host: Host, step: int) -> Host:

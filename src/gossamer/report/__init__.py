@@ -2,11 +2,12 @@
 
 The code is organised as follows:
     terminal         tables in the terminal
-    agent_tables  tables of agents: shards, processes
+    agent_tables     tables of agents: shards, processes
     bars             progress bars
     curves           curves of a run, and the style of all pictures
     panels           figures of several panels
     agent_graph      the agents' graph with the spectrum of C; sparsity of C
+    topology_tables  tables of `gossamer topology` in the terminal
     topology_files   files of `gossamer topology`
     csv_tables       CSV of rows
     predictions      CSV of predictions

@@ -6,6 +6,7 @@ The code is organised as follows:
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined
     topologies       topologies without a training run
+    connecting       C between the agents, certified
     capacity         memory that weights and matrices need
     engine           the engine seam: how hosts' generators are driven
     run              a run: settings, host, engine, evaluations so far; prediction

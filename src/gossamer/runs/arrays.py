@@ -53,6 +53,14 @@ class StoredArrays:
             self.refuse(name, "finite numbers", "NaN or infinite ones")
         return array
 
+    def take_combination(self, num_agents: int) -> NDArray[Any]:
+        """C [m, m], or a sequence of them [topologies, m, m]."""
+        sequence = "combination" in self and self._left["combination"].ndim == 3
+        C = self.take_finite("combination", "float64", *(None,) * sequence, num_agents, num_agents)
+        if not len(C):
+            self.refuse("combination", "at least one matrix", "none")
+        return C
+
     def take_features(self, rows: int) -> Any:
         """Features of so many vertices: dense [rows, d] or [rows, times, d], or the parts of a CSR matrix."""
         if "features" in self:
@@ -103,3 +111,8 @@ class StoredArrays:
 
     def refuse(self, name: str, expected: str, found: str) -> NoReturn:
         raise GossamerError(f"{self.path}: {name} should hold {expected}, found {found}; {self.remedy}")
+
+
+def topology_prefix(number: int) -> str:
+    """Prefix of the arrays of a share's topology: none for the first, which most runs have alone."""
+    return f"topology.{number}." if number else ""

@@ -1,6 +1,6 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,56 @@ from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
 from gossamer.runs.capacity import check_agents, check_host
+from gossamer.runs.connecting import certify_given, connect, require_assumptions
 from gossamer.runs.settings import Settings
 from gossamer.topology import Progress as Progress
 
 
 @dataclass(frozen=True)
-class Deployment:
-    graph: DataGraph  # without the edges that no link carries
-    assignment: NDArray[np.int64]  # a(i) [n]
-    shared_edges: NDArray[np.int64]  # B [m, m]
+class DeployedTopology:
+    """C on its links, and the part of the data graph that these carry."""
+
     certificate: topology.Certificate  # C and its properties
+    graph: DataGraph  # without the edges that no link carries
     shift: Any  # D, CSR [n, n]
+    shared_edges: NDArray[np.int64]  # B [m, m]
+    edges_kept: float  # fraction of the data edges that the links carry
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Data, assignment and network with the topologies of steps 0, 1, ...; after the last comes the first again.
+
+    Whoever asks for a deployment's links, C or D gets those of the first topology, which most runs have alone.
+    """
+
+    assignment: NDArray[np.int64]  # a(i) [n]
     network: Network
-    edges_kept: float  # share of the data edges that the links carry
+    topologies: tuple[DeployedTopology, ...]
+
+    def at(self, number: int) -> "Deployment":
+        """The same deployment with one of its topologies alone."""
+        return replace(self, topologies=(self.topologies[number],))
+
+    @property
+    def graph(self) -> DataGraph:
+        return self.topologies[0].graph
+
+    @property
+    def certificate(self) -> topology.Certificate:
+        return self.topologies[0].certificate
+
+    @property
+    def shift(self) -> Any:
+        return self.topologies[0].shift
+
+    @property
+    def shared_edges(self) -> NDArray[np.int64]:
+        return self.topologies[0].shared_edges
+
+    @property
+    def edges_kept(self) -> float:
+        return self.topologies[0].edges_kept
 
     @property
     def num_agents(self) -> int:
@@ -44,8 +81,9 @@ class Deployment:
 
     @property
     def combination(self) -> NDArray[np.float64]:
-        """C [m, m]."""
-        return self.certificate.combination
+        """C [m, m]; of a sequence [topologies, m, m]."""
+        matrices = [one.certificate.combination for one in self.topologies]
+        return matrices[0] if len(matrices) == 1 else np.stack(matrices)
 
 
 def make_deployment(
@@ -58,7 +96,8 @@ def make_deployment(
 ) -> Deployment:
     """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
 
-    A given D must not be nonzero between agents that do not talk; it is used as it is.
+    A given C is [m, m], or [topologies, m, m] for a sequence. A given D must not be nonzero between agents that do not
+    talk; it is used as it is.
     """
     m = settings.agents
     check_agents(m)
@@ -69,21 +108,38 @@ def make_deployment(
     else:
         owner = assign_vertices(graph, settings)
     shared = shared_edges(graph, owner, m)
-    certificate = connect(shared, settings, progress) if combination is None else _given(combination, shared, settings)
+    given = [None] if combination is None else [combination] if np.ndim(combination) != 3 else [*combination]
+    certificates = [
+        connect(shared, settings, progress) if C is None else certify_given(C, shared, settings) for C in given
+    ]
+    return Deployment(
+        owner,
+        build_network(graph.num_features, graph.num_outputs, settings),
+        tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates),
+    )
+
+
+def _deploy(
+    graph: DataGraph,
+    shared: NDArray[np.int64],
+    settings: Settings,
+    owner: NDArray[np.int64],
+    certificate: topology.Certificate,
+    shift: Any,
+) -> DeployedTopology:
+    """A topology with the data edges that its links carry."""
     links = certificate.links
-    _check(certificate.assumptions, settings)
+    require_assumptions(certificate.assumptions, settings)
     carried = topology.carried_edges(graph.edges, owner, links)
     kept = graph.restrict_to(carried)
     if shift is None:
         shift = make_shift(kept.adjacency, settings.shift_kind)
     else:
         _check_shift(shift, graph.num_vertices, owner, links)
-    share = float(carried.mean()) if len(carried) else 1.0
+    edges_kept = float(carried.mean()) if len(carried) else 1.0
     if kept is not graph:
-        shared = shared_edges(kept, owner, m)
-    return Deployment(
-        kept, owner, shared, certificate, shift, build_network(graph.num_features, graph.num_outputs, settings), share
-    )
+        shared = shared_edges(kept, owner, settings.agents)
+    return DeployedTopology(certificate, kept, shift, shared, edges_kept)
 
 
 def build_network(num_features: int, num_outputs: int, settings: Settings) -> Network:
@@ -127,10 +183,9 @@ def build_host(
     check_host(deployment.network, settings, len(hosted), vertices)
     return make_host(
         deployment.graph,
-        deployment.shift,
+        [(one.shift, one.certificate.combination) for one in deployment.topologies],
         deployment.network,
         deployment.assignment,
-        deployment.combination,
         hosted,
         training_of(settings),
         initial_deviation=settings.initial_deviation,
@@ -180,81 +235,6 @@ def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
         raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
     with naming(path):
         return check_assignment(owner, graph.num_vertices, settings.agents)
-
-
-def connect(
-    shared: NDArray[Any], settings: Settings, progress: Progress | None = None, **design_options: Any
-) -> topology.Certificate:
-    """The topology that the settings ask for, given B [m, m]: designed, or links of a family with mixing weights."""
-    choice = topology.TOPOLOGIES[settings.topology]
-    if choice.design is not None and len(shared) > 1:
-        made = choice.design(
-            shared, settings.gap, nonnegative=settings.nonnegative, progress=progress, **design_options
-        )
-        designed = topology.certify_design(made)
-        if settings.keep_links == 1.0:
-            return designed
-        links = topology.drop_links(designed.links, settings.keep_links, settings.seed)
-    else:
-        links = _links(choice, shared, settings)
-    weights = topology.MIXING_WEIGHTS[settings.mixing](links, settings.nonnegative)
-    return topology.certify(weights, links, topology.needed_links(shared))
-
-
-def _links(choice: topology.Topology, shared: NDArray[Any], settings: Settings) -> topology.Links:
-    """Links of a topology that is not designed, fewer if the settings keep a fraction of them."""
-    links = topology.check_agent_graph(choice.links(shared, settings.seed), len(shared))
-    return topology.drop_links(links, settings.keep_links, settings.seed)
-
-
-def _given(combination: NDArray[np.float64], shared: NDArray[np.int64], settings: Settings) -> topology.Certificate:
-    """The certificate of a C that the user gives, on the links of the topology that the settings name.
-
-    Where the topology is to be designed, any two agents may talk, and the links are those of C.
-    """
-    m = len(shared)
-    try:
-        C = np.asarray(combination, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise GossamerError(f"C must be a matrix of numbers, {m} x {m}: {error}") from None
-    if C.shape != (m, m):
-        raise GossamerError(f"C must be {m} x {m}, one row for each agent, got {C.shape}")
-    if not np.isfinite(C).all():
-        raise GossamerError("C holds NaN or infinite entries")
-    choice = topology.TOPOLOGIES[settings.topology]
-    links = topology.links_of(C) if choice.design is not None else _links(choice, shared, settings)
-    return topology.certify(C, links, topology.needed_links(shared))
-
-
-def _check(found: topology.Assumptions, settings: Settings) -> None:
-    """Refuse a C that breaks Assumption A or (28); without consensus (A2) and (28) do not matter."""
-    if not found.a1:
-        raise GossamerError(
-            f"C must be symmetric and doubly stochastic (A1): it differs from its transpose by "
-            f"{found.asymmetry:.2g} and its row sums from 1 by {found.row_error:.2g}"
-        )
-    if not found.a3:
-        raise GossamerError(
-            f"C must be 0 between agents without a link (A3): it has weights up to {found.off_links:.2g} where "
-            f"--topology {settings.topology} has none; give a C on its links, or --topology admm, which allows any"
-        )
-    if not settings.consensus_every:
-        return
-    if not found.keeps_own:
-        raise GossamerError(
-            "C has a zero on its diagonal, and (28) wants C_kk != 0: every agent keeps a share of its own weights; "
-            "use (C + I) / 2, for one"
-        )
-    if not found.a2:
-        if found.components > 1:
-            raise GossamerError(
-                f"the agents fall into {found.components} groups that share no data edge and so never agree (A2); "
-                "choose --topology admm, ring or complete, fewer agents, or --consensus-every 0"
-            )
-        raise GossamerError(
-            f"C does not contract (A2): the spectral radius of C - 11^T/m is "
-            f"{found.spectral_radius:.4f}, expected below 1"
-        )
 
 
 def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np.bool_]) -> None:

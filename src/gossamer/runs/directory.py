@@ -2,7 +2,7 @@
 
 run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
-network.safetensors    assignment, combination
+network.safetensors    assignment, combination [agents, agents] (of links that change [topologies, agents, agents])
 topology.json          the certificate of the combination matrix
 weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
@@ -239,7 +239,7 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
         settings = settings.model_copy(update={"steps": steps})
     path, m = folder / "network.safetensors", settings.agents
     arrays = StoredArrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
-    combination = arrays.take_finite("combination", "float64", m, m)
+    combination = arrays.take_combination(m)
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
     arrays.finish()
     try:

@@ -1,8 +1,8 @@
 """Message counts of a step, by phase and link, beside the paper's own count B_kz H (Sec. III-B)."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from gossamer.agents.plan import message_rows
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.records import MessageCounts, RowCount
+from gossamer.runs.records import ByteCount, MessageCounts, PhaseName, RowCount
 from gossamer.runs.settings import Settings
 
 Description = dict[str, Any]
@@ -42,6 +42,11 @@ def total_bytes(messages: MessageCounts, settings: Settings, steps: int) -> int:
 
 def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
+    steps = [_bytes_between(deployment.at(number), settings, hosting) for number in range(len(deployment.topologies))]
+    return {phase: round(sum(one[phase] for one in steps) / len(steps)) for phase in steps[0]}
+
+
+def _bytes_between(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     apart = settings.row_codec is not None  # it sees the rows of every pair of agents
     _, moved, _ = _training_rows(
         deployment, settings, deployment.assignment if apart else hosting[deployment.assignment]
@@ -53,15 +58,21 @@ def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[n
     k, z = np.nonzero(deployment.combination)
     # Every host receives the same once, or each neighbour something else.
     whom = hosting[z] if settings.consensus_method.broadcasts else z
-    told = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
+    pairs = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
     return {
         "forward": sum(moved.values()),
         "backward": sum(moved.values()),
-        "consensus": told * _vectors(settings) * _vector_bytes(deployment, settings),
+        "consensus": pairs * _vectors(settings) * _vector_bytes(deployment, settings),
     }
 
 
 def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
+    """Messages of one step (`_count_step`); where links change, the mean over the topologies, rounded."""
+    counts = [_count_step(deployment.at(number), settings) for number in range(len(deployment.topologies))]
+    return counts[0] if len(counts) == 1 else _average(counts)
+
+
+def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
     """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
     A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. The paper's count is B_kz rows
@@ -122,6 +133,37 @@ def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
             "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
         },
         "links": links,
+    }
+
+
+def _average(counts: Sequence[MessageCounts]) -> MessageCounts:
+    """Mean of the counts of all topologies; a link counts nothing where it is not there."""
+    links: dict[tuple[int, int], Counter[str]] = {}
+    for count in counts:
+        for one in count["links"]:
+            total = links.setdefault((one["sender"], one["receiver"]), Counter())
+            total.update({name: value for name, value in one.items() if name not in ("sender", "receiver")})
+
+    def mean(values: Iterable[int]) -> int:
+        return round(sum(values) / len(counts))
+
+    def rows(phase: Literal["forward", "backward", "consensus", "evaluation", "paper"]) -> RowCount:
+        return {"rows": mean(c[phase]["rows"] for c in counts), "bytes": mean(c[phase]["bytes"] for c in counts)}
+
+    def plain(phase: PhaseName) -> ByteCount:
+        return {"bytes": mean(c["plain"][phase]["bytes"] for c in counts)}
+
+    return {
+        "forward": rows("forward"),
+        "backward": rows("backward"),
+        "consensus": rows("consensus"),
+        "evaluation": rows("evaluation"),
+        "plain": {"forward": plain("forward"), "backward": plain("backward"), "consensus": plain("consensus")},
+        "paper": rows("paper"),
+        "links": [
+            {"sender": k, "receiver": z, **{name: mean([value]) for name, value in total.items()}}
+            for (k, z), total in sorted(links.items())
+        ],
     }
 
 

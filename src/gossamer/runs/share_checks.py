@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.agents.share import MASKS, Share
+from gossamer.agents.share import MASKS, Share, TopologyShare
 from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
 from gossamer.model.gather import Gather, VertexMask
-from gossamer.runs.arrays import INTS, StoredArrays
+from gossamer.runs.arrays import INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import build_network
 from gossamer.runs.manifests import RankManifest, ShareSizes
@@ -33,18 +33,24 @@ def take_share(
     features, times, masks, targets = _take_data(arrays, int(hosted.sum()), sizes.num_classes)
     if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
         arrays.refuse("mask.train", "no more examples and vertices than the manifest gives all agents", "more")
-    entries = _take_entries(arrays, n, hosted)
     outputs = sizes.num_classes if sizes.num_classes is not None else int(targets.shape[-1])
     network = build_network(int(features.shape[-1]), outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, len(agents), int(hosted.sum()))
     gathers = network.gathers
     labelled = np.asarray(masks["train"] if times is None else masks["train"].any(1))
-    train_fields = _take_fields(arrays, "train", gathers, n, entries, hosted, labelled)
-    full_fields = _take_fields(arrays, "full", gathers, n, entries, hosted, np.ones(hosted.sum(), dtype=bool))
+    topologies: list[TopologyShare] = []
+    while not topologies or f"{topology_prefix(len(topologies))}combination" in arrays:
+        prefix = topology_prefix(len(topologies))
+        entries = _take_entries(arrays, prefix, n, hosted)
+        train = _take_fields(arrays, f"{prefix}field.train", gathers, n, entries, hosted, labelled)
+        every = np.ones(hosted.sum(), dtype=bool)
+        full = _take_fields(arrays, f"{prefix}field.full", gathers, n, entries, hosted, every)
+        shape, mixes = (len(agents), m), settings.consensus_every > 0
+        combination = _take_combination(arrays, f"{prefix}combination", shape, agents, talks, mixes)
+        topologies.append(TopologyShare(entries, train, full, combination))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
-    combination = _take_combination(arrays, (len(agents), m), agents, talks, settings.consensus_every > 0)
-    hosting, slots = _take_hosting(arrays, sizes, combination)
+    hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -54,14 +60,11 @@ def take_share(
         num_classes=sizes.num_classes,
         vertices=vertices,
         owner=owner,
-        entries=entries,
-        train_fields=train_fields,
-        full_fields=full_fields,
+        topologies=tuple(topologies),
         features=features,
         targets=targets,
         masks=masks,
         train_times=train_times,
-        combination=combination,
         hosting=hosting,
         slots=slots,
     )
@@ -91,7 +94,7 @@ def take_site(
         arrays.refuse("weights", "positive numbers", f"{weights.min()}")
     row, mixes = None, settings.consensus_every > 0
     if "combination" in arrays:
-        row = _take_combination(arrays, (settings.agents,), [agent], talks, mixes)
+        row = _take_combination(arrays, "combination", (settings.agents,), [agent], talks, mixes)
     arrays.finish()
     data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes)
     network = build_network(int(features.shape[-1]), data.num_outputs, settings)
@@ -119,20 +122,20 @@ def _take_data(
     return features, times, masks, arrays.take_targets(rows, times, num_classes, used)
 
 
-def _take_entries(arrays: StoredArrays, n: int, hosted: VertexMask) -> tuple[Any, Any, Any]:
-    row = arrays.take_within("shift.row", max(n, 1), None, dtypes=INTS)
-    column = arrays.take_within("shift.column", max(n, 1), len(row), dtypes=INTS)
-    values = arrays.take_finite("shift.value", "float64", len(row))
+def _take_entries(arrays: StoredArrays, prefix: str, n: int, hosted: VertexMask) -> tuple[Any, Any, Any]:
+    row = arrays.take_within(f"{prefix}shift.row", max(n, 1), None, dtypes=INTS)
+    column = arrays.take_within(f"{prefix}shift.column", max(n, 1), len(row), dtypes=INTS)
+    values = arrays.take_finite(f"{prefix}shift.value", "float64", len(row))
     if (np.diff(row) < 0).any():
-        arrays.refuse("shift.row", "rows in ascending order", "others")
+        arrays.refuse(f"{prefix}shift.row", "rows in ascending order", "others")
     if not (hosted[row] | hosted[column]).all():
-        arrays.refuse("shift.row", "entries that touch this share's vertices", "one that does not")
+        arrays.refuse(f"{prefix}shift.row", "entries that touch this share's vertices", "one that does not")
     return row, column, values
 
 
 def _take_fields(
     arrays: StoredArrays,
-    kind: str,
+    kind: str,  # field.train or field.full, behind the prefix of its topology
     gathers: Sequence[Gather],
     n: int,
     entries: tuple[Any, Any, Any],
@@ -142,15 +145,14 @@ def _take_fields(
     """U_0, ..., U_P of each layer: on hosted vertices those that D reaches from the `outputs`, as `walk_fields` finds
     them; on others' at least these."""
     fields = [
-        list(arrays.take(f"field.{kind}.{layer}", "bool", chosen.powers[-1] + 1, n))
-        for layer, chosen in enumerate(gathers)
+        list(arrays.take(f"{kind}.{layer}", "bool", chosen.powers[-1] + 1, n)) for layer, chosen in enumerate(gathers)
     ]
     row, column, values = entries
-    last = f"field.{kind}.{len(gathers) - 1}"
-    if not np.array_equal(fields[-1][0][hosted], outputs) or (kind == "full" and not fields[-1][0].all()):
+    last = f"{kind}.{len(gathers) - 1}"
+    if not np.array_equal(fields[-1][0][hosted], outputs) or (kind.endswith("full") and not fields[-1][0].all()):
         arrays.refuse(last, "the vertices with outputs first", "others")
     for layer in reversed(range(len(gathers))):
-        name, stored, chosen = f"field.{kind}.{layer}", fields[layer], gathers[layer]
+        name, stored, chosen = f"{kind}.{layer}", fields[layer], gathers[layer]
         beyond = iter(stored[1:])  # what others' vertices need is known to them alone
 
         def reach(rows: VertexMask, beyond: Iterator[VertexMask] = beyond) -> VertexMask:
@@ -175,24 +177,24 @@ def _take_train_times(arrays: StoredArrays, times: int, train: VertexMask) -> ND
 
 
 def _take_combination(
-    arrays: StoredArrays, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
+    arrays: StoredArrays, name: str, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
 ) -> NDArray[np.float64]:
     """Rows of C, nonzero on the diagonal and only between agents that talk."""
-    C = arrays.take_finite("combination", "float64", *shape)
+    C = arrays.take_finite(name, "float64", *shape)
     own = C.reshape(len(agents), -1)[range(len(agents)), list(agents)]
     if mixes and not own.all():
         zero = agents[np.flatnonzero(own == 0.0)[0]]
-        arrays.refuse("combination", "no zero on the diagonal of C (28)", f"one at agent {zero}")
+        arrays.refuse(name, "no zero on the diagonal of C (28)", f"one at agent {zero}")
     if (np.abs(C.sum(-1) - 1.0) > ROW_ERROR).any():
-        arrays.refuse("combination", "rows that sum to 1 (A1)", f"one that sums to {C.sum(-1).min():.6g}")
+        arrays.refuse(name, "rows that sum to 1 (A1)", f"one that sums to {C.sum(-1).min():.6g}")
     strangers = [] if talks is None else sorted(set(np.nonzero(C)[-1].tolist()) - talks)
     if strangers:
-        arrays.refuse("combination", f"weights of the agents {sorted(talks or ())}", f"one of agent {strangers[0]}")
+        arrays.refuse(name, f"weights of the agents {sorted(talks or ())}", f"one of agent {strangers[0]}")
     return C
 
 
 def _take_hosting(
-    arrays: StoredArrays, sizes: ShareSizes, combination: NDArray[np.float64]
+    arrays: StoredArrays, sizes: ShareSizes, combinations: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[np.int64] | None, int | None]:
     """Rank of each agent, and the largest number of neighbours of an agent; a peer's share has neither."""
     if not isinstance(sizes, RankManifest):
@@ -200,7 +202,7 @@ def _take_hosting(
     hosting = arrays.take_within("hosting", sizes.ranks, sizes.num_agents)
     if np.flatnonzero(hosting == sizes.rank).tolist() != sizes.agents:
         arrays.refuse("hosting", f"rank {sizes.rank} for the agents {sizes.agents} and no others", "others")
-    links = combination != 0
-    links[np.arange(len(sizes.agents)), sizes.agents] = False
-    slots = int(arrays.take_within("slots", sizes.num_agents, 1, least=int(links.sum(1).max()))[0])
+    links = np.stack(combinations) != 0
+    links[:, np.arange(len(sizes.agents)), sizes.agents] = False
+    slots = int(arrays.take_within("slots", sizes.num_agents, 1, least=int(links.sum(2).max()))[0])
     return hosting, slots

@@ -16,7 +16,7 @@ from scipy import sparse
 from gossamer.agents.share import Share, Whole, make_whole
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
-from gossamer.runs.arrays import StoredArrays
+from gossamer.runs.arrays import StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD, Manifest, ShareSizes
@@ -30,8 +30,8 @@ Read = TypeVar("Read", bound=Manifest)
 
 def prepare_cut(deployment: Deployment) -> Whole:
     """Prepare the whole from which shares are cut."""
-    gathers, combination = deployment.network.gathers, deployment.combination
-    return make_whole(deployment.graph, deployment.shift, gathers, deployment.assignment, combination)
+    topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
+    return make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -81,22 +81,22 @@ def pack_sizes(share: Share) -> dict[str, Any]:
 
 
 def pack_share(share: Share) -> dict[str, Any]:
-    """Arrays of a share, by name."""
-    i, j, values = share.entries
+    """Arrays of a share, by name; those of later topologies have a prefix (`topology_prefix`)."""
     arrays: dict[str, Any] = {
         "vertices": share.vertices,
         "owner": share.owner,
-        "shift.row": i,
-        "shift.column": j,
-        "shift.value": values,
         "targets": share.targets,
-        "combination": share.combination,
         **{f"mask.{name}": mask for name, mask in share.masks.items()},
         **pack_features(share.features),
     }
-    for kind, fields in (("train", share.train_fields), ("full", share.full_fields)):
-        for layer, sets in enumerate(fields):
-            arrays[f"field.{kind}.{layer}"] = np.stack(sets)
+    for number, one in enumerate(share.topologies):
+        prefix = topology_prefix(number)
+        i, j, values = one.entries
+        arrays |= {f"{prefix}shift.row": i, f"{prefix}shift.column": j, f"{prefix}shift.value": values}
+        arrays[f"{prefix}combination"] = one.combination
+        for kind, fields in (("train", one.train_fields), ("full", one.full_fields)):
+            for layer, sets in enumerate(fields):
+                arrays[f"{prefix}field.{kind}.{layer}"] = np.stack(sets)
     slots = None if share.slots is None else np.array([share.slots])
     optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}

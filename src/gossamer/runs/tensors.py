@@ -101,6 +101,8 @@ def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
         digest.update(f"{len(key)} {key} {len(word)} {word}\n".encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{len(name)} {name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        if not tensor.numel():  # an array without numbers may have strides of 0, which cannot be viewed as bytes
+            continue
         numbers: Any = tensor.reshape(-1).view(torch.uint8).numpy()
         digest.update(numbers)
     return digest.hexdigest()

@@ -13,7 +13,8 @@ from gossamer.data import DataGraph
 from gossamer.data.arrays import read_array
 from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
-from gossamer.runs.deployment import assign_vertices, build_network, connect
+from gossamer.runs.connecting import connect
+from gossamer.runs.deployment import assign_vertices, build_network
 from gossamer.runs.settings import Settings
 
 

@@ -144,9 +144,13 @@ def _agree_on_deployment(
         if distributed.own_rank() == 0:
             deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
     agreed = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
-    mixing = np.empty((settings.agents, settings.agents)) if deployment is None else deployment.combination
-    for array in (agreed, mixing):
+    length = np.array([0 if deployment is None else len(deployment.topologies)])
+    for array in (agreed, length):
         distributed.broadcast(torch.from_numpy(array))
+    mixing = np.empty((length[0], settings.agents, settings.agents))
+    if deployment is not None:
+        mixing[:] = deployment.combination
+    distributed.broadcast(torch.from_numpy(mixing))
     return deployment or make_deployment(graph, settings, agreed, mixing, shift)
 
 
