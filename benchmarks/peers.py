@@ -107,7 +107,7 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
-    steps = [make_schedule(build_share_host(shard.share, settings), settings).mixed for shard in shards]
+    steps = [make_schedule(build_share_host(shard.share, settings), settings).topologies[0].mixed for shard in shards]
 
     def count_bytes(expected: ExpectedMessages) -> dict[int, int]:
         size = (expected.dtype or settings.torch_dtype).itemsize
