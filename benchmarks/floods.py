@@ -52,7 +52,7 @@ def flooded(flood: str, target: Target, count: int, seconds: float) -> Iterator[
 
 @contextmanager
 def peers(folders: list[Path]) -> Iterator[list[subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "gossamer", "peer"]
+    command = [sys.executable, "-m", "gossamer", "peer", "--log-level", "error"]  # nobody reads while they run
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     found = [subprocess.Popen([*command, str(one), "--report", "--lifeline"], text=True, **pipes) for one in folders]
     try:
