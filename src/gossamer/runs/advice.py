@@ -40,14 +40,14 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
 def warn_of_consensus(settings: Settings) -> None:
     """Adam moves every weight by about as much, whatever its gradient: agents differ in many directions at once."""
     advice = settings.consensus_method.advice.adam
-    if advice is not None and settings.update == "adam" and settings.agents > 1:
+    if advice is not None and settings.is_scale_free and settings.agents > 1:
         warnings.warn(advice, GossamerWarning, stacklevel=2)
 
 
 def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
     """Local adam divides every agent's gradient by its own statistics: where agents see other classes, that no longer
     adds up to the descent of the common loss."""
-    if settings.update != "adam" or settings.tracks or settings.agents == 1:
+    if not settings.is_scale_free or settings.tracks or settings.agents == 1:
         return
     skew = label_skew(deployment.graph, deployment.assignment, settings.agents)
     if skew > SKEWED:

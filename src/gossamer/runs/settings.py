@@ -160,7 +160,7 @@ class Settings(BaseModel):
     track: bool | None = Field(
         default=None,
         description="Update by a tracked estimate of the whole gradient instead of each agent's own; by default "
-        "adam does.",
+        "adam and other scale-free rules do.",
     )
     mix_first: bool = Field(
         default=False, description="Mix the weights before the update (and its statistics) instead of after it."
@@ -232,7 +232,14 @@ class Settings(BaseModel):
     @property
     def tracks(self) -> bool:
         """Updates follow a tracked gradient; of one agent there is nothing to track."""
-        return (self.update == "adam" if self.track is None else self.track) and self.agents > 1
+        return (self.is_scale_free if self.track is None else self.track) and self.agents > 1
+
+    @property
+    def is_scale_free(self) -> bool:
+        """The update rule moves weights by as much however small the gradient is, as Adam does."""
+        from gossamer.agents.rules import make_rule
+
+        return make_rule(self.update).scale_free
 
     @property
     def starts_alike(self) -> bool:
