@@ -53,7 +53,7 @@ class Result:
 
 
 def train(
-    dataset: DataGraph | str | Path | None = None,
+    dataset: Any = None,
     settings: Settings | None = None,
     *,
     out: str | Path | None = None,
@@ -67,8 +67,9 @@ def train(
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
-    `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
-    C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
+    `dataset` is a DataGraph or what `gossamer.load` takes: a torch_geometric.data.Data, a networkx.Graph, a path or a
+    name. `given` may hold an `assignment` [n], a `combination` C [m, m] or a `shift` D [n, n] in place of the
+    settings' choice. With `out`, a run directory is kept up to date.
     `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
     each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
     hosts than one in this process.
@@ -80,14 +81,14 @@ def train(
         raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
     if settings is None:
         settings = make_settings(options)
-    if isinstance(dataset, DataGraph):
-        graph = dataset
+    if dataset is not None and not isinstance(dataset, str | Path):
+        graph = load(dataset, symmetrise=settings.symmetrise)
         if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
             settings = settings.model_copy(update={"dataset": graph.name})
     else:
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
-        graph = load(settings.dataset, settings.seed)
+        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise)
     result = Result(start(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
@@ -143,7 +144,7 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     """Load the data graph that a run directory names."""
     settings = directory.read_run_settings(folder)
     try:
-        return load(settings.dataset, settings.seed, progress)
+        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
     except GossamerError as error:
         raise GossamerError(
             f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "

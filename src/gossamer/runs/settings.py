@@ -82,6 +82,11 @@ class Settings(BaseModel):
         default="digits",
         description="A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables.",
     )
+    symmetrise: bool = Field(
+        default=False,
+        description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
+        "refusing them.",
+    )
     agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
         default="bfs",
