@@ -16,7 +16,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runs import directory
-from gossamer.runs.advice import warn_before_training
+from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.observers import Observer
@@ -172,6 +172,7 @@ def finish(
             directory.save_summary(folder, run, {})
         raise
     result.summary = _summarise(run)
+    warn_after_training(run, result.summary["distributed"]["train"]["loss"], result.summary.get("disagreement", 0.0))
     if not run.engine.leads:
         return result
     if folder is not None:

@@ -1,6 +1,7 @@
 """Targets of a user's graph: classes numbered 0 to C-1 with their names, or real values to predict."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def _validate_classes(
             class_names = tuple(str(c) for c in classes.tolist())
             y = np.where(y < 0, -1, np.searchsorted(classes, y))
             warnings.warn(
-                f"the labels {_enumerate(class_names)} are now classes 0 to {num_classes - 1}; results name them as "
+                f"the labels {list_names(class_names)} are now classes 0 to {num_classes - 1}; results name them as "
                 "they were",
                 GossamerWarning,
                 stacklevel=5,
@@ -124,7 +125,8 @@ def _validate_classes(
     return y, num_classes, class_names
 
 
-def _enumerate(names: Names) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """Names as a part of a sentence, at most five of them."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{', '.join(names[: MOST_NAMED - 1])}, ..., {names[-1]}"
