@@ -105,7 +105,7 @@ def resume(
     folder: str | Path,
     steps: int | None = None,
     *,
-    graph: DataGraph | None = None,
+    graph: Any = None,
     shift: Any = None,
     observers: Sequence[Observer] = (),
     should_stop: ShouldStop = lambda: False,
@@ -121,6 +121,8 @@ def resume(
     with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
             graph = load_graph(path)
+        else:
+            graph = load(graph, symmetrise=directory.read_run_settings(path).symmetrise)
         run = directory.read_run(path, graph, start, steps, shift)
         histories = directory.read_references(path)
         if run.engine.leads:

@@ -1,6 +1,7 @@
 """Graphs of NetworkX and PyTorch Geometric are converted with every array, or refused by name."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -263,7 +264,7 @@ def test_pyg_values_to_predict_may_have_one_column_or_several() -> None:
     np.testing.assert_array_equal(two.targets, [[0, 1], [1, 0.5], [0, 0], [1, 1]])
 
 
-def test_train_and_load_take_graphs_of_other_libraries(tmp_path: Any) -> None:
+def test_train_and_load_take_graphs_of_other_libraries() -> None:
     graph = path_graph()
     for given in (to_pyg(graph), to_networkx(graph), graph):
         assert load(given).num_edges == 3
@@ -273,6 +274,13 @@ def test_train_and_load_take_graphs_of_other_libraries(tmp_path: Any) -> None:
     with pytest.raises(GossamerError, match="without its reverse"):
         api.train(one_way, agents=2, topology="complete", steps=1)
     assert api.train(one_way, agents=2, steps=1, symmetrise=True, baselines=False).run.settings.symmetrise
+
+
+def test_a_graph_of_another_library_is_given_again_to_go_on(tmp_path: Path) -> None:
+    given = to_pyg(path_graph(), edge_index=torch.from_numpy(path_graph().edges.T.copy()), edge_weight=None)
+    options = {"agents": 2, "topology": "complete", "baselines": False, "symmetrise": True}
+    api.train(given, steps=1, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert api.resume(tmp_path / "run", 3, graph=given).run.host.step == 3
 
 
 def test_what_is_no_graph_is_refused_by_its_type() -> None:

@@ -71,6 +71,12 @@ def test_labels_of_any_number_become_classes_and_keep_their_names(tmp_path: Path
     assert named == [str(label) for label in labels]
 
 
+def test_a_column_of_labels_is_taken_for_a_list(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(load(write(tmp_path, arrays(labels=LABELS[:, None]))).targets, LABELS)
+    text = np.array([["red"], ["blue"], ["blue"], ["red"]])
+    assert load(write(tmp_path, arrays(labels=text))).class_names == ("blue", "red")
+
+
 def test_dense_features_and_positions(tmp_path: Path) -> None:
     features, positions = np.arange(8.0).reshape(4, 2), np.arange(8.0).reshape(4, 2) / 3
     graph = load(write(tmp_path, arrays(features=features, positions=positions)))
@@ -95,6 +101,7 @@ def test_real_labels_with_a_split(tmp_path: Path) -> None:
         ({"adj_matrix.indices": np.array([1, 0, 2, 1, 9, 2])}, "not a graph in the npz layout"),
         ({"adj_matrix.shape": np.array(4)}, "not a graph in the npz layout"),
         ({"attr_matrix.indptr": np.array([0, 1, 2, 3, -(2**31)], dtype=np.int32)}, "row pointers must not decrease"),
+        ({"labels": np.array([[0, 1], [1, 1], [1, 0], [0, 0]]), **dict.fromkeys(SPLIT)}, "mine.npz: .*multi-label"),
         ({"features": np.float64(1.0)}, r"features \(\).*do not agree"),
         ({"labels": LABELS[:3]}, r"labels \(3,\) do not agree on the number of vertices"),
         ({"features": np.ones((5, 2))}, r"features \(5, 2\).*do not agree"),

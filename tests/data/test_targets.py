@@ -9,6 +9,7 @@ import torch
 from oracles.graphs import path_graph
 
 from gossamer.data import make_graph
+from gossamer.data.splits import split_by_class
 from gossamer.errors import GossamerError, GossamerWarning
 
 
@@ -73,6 +74,8 @@ def test_values_stored_as_whole_numbers_are_refused_with_the_remedy() -> None:
     with pytest.raises(GossamerError, match=r"different labels on 300 vertices are no classes.*give real numbers"):
         ring(values)
     assert ring(values.astype(np.float32)).num_classes is None
+    with pytest.raises(GossamerError, match="are no classes"):  # and not that a class has too few vertices
+        split_by_class(values, 20, 50, 0)
 
 
 def test_many_classes_are_warned_of_and_few_are_not() -> None:

@@ -16,6 +16,7 @@ from gossamer.data.checks import SYMMETRISE
 from gossamer.data.fetch import SOURCES, DownloadProgress, locate
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.splits import Masks, split_by_class
+from gossamer.data.targets import refuse_label_matrix
 from gossamer.errors import FileError, GossamerError, naming
 
 CITATION_LABELS = 20  # training vertices of each class
@@ -57,6 +58,10 @@ def _read(path: Path, name: str, seed: int, largest_component: bool = False, sym
             f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
             f"{labels.shape} do not agree on the number of vertices"
         )
+    with naming(path):
+        refuse_label_matrix(labels)
+    if labels.shape == (n, 1) and labels.dtype.kind != "f":
+        labels = labels[:, 0]
     if largest_component:
         keep = _largest_component(adjacency)
         if not keep.all() and {"train_idx", "val_idx", "test_idx"} & set(given):

@@ -38,7 +38,7 @@ def validate_targets(
 
 def refuse_label_matrix(y: NDArray[Any], batch: int | None = None) -> None:
     """Refuse a table [n, C] of 0 and 1 as targets: it is neither one class a vertex nor values to predict."""
-    if batch is not None or y.ndim != 2 or y.shape[1] < 2 or not y.size:
+    if batch is not None or y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "biuf":
         return
     known = y[np.isfinite(y).all(1)]
     if not len(known) or not ((known == 0) | (known == 1)).all():
