@@ -16,7 +16,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.report.curves import draw_curves
 from gossamer.runs import directory
-from gossamer.runs.advice import warn_before_training
+from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.observers import Observer
@@ -53,7 +53,7 @@ class Result:
 
 
 def train(
-    dataset: DataGraph | str | Path | None = None,
+    dataset: Any = None,
     settings: Settings | None = None,
     *,
     out: str | Path | None = None,
@@ -67,8 +67,9 @@ def train(
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
-    `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
-    C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
+    `dataset` is a DataGraph or what `gossamer.load` takes: a torch_geometric.data.Data, a networkx.Graph, a path or a
+    name. `given` may hold an `assignment` [n], a `combination` C [m, m] or a `shift` D [n, n] in place of the
+    settings' choice. With `out`, a run directory is kept up to date.
     `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
     each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
     hosts than one in this process.
@@ -80,14 +81,14 @@ def train(
         raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
     if settings is None:
         settings = make_settings(options)
-    if isinstance(dataset, DataGraph):
-        graph = dataset
+    if dataset is not None and not isinstance(dataset, str | Path):
+        graph = load(dataset, symmetrise=settings.symmetrise)
         if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
             settings = settings.model_copy(update={"dataset": graph.name})
     else:
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
-        graph = load(settings.dataset, settings.seed)
+        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise)
     result = Result(start(graph, settings, progress=progress, **(given or {})))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
@@ -104,7 +105,7 @@ def resume(
     folder: str | Path,
     steps: int | None = None,
     *,
-    graph: DataGraph | None = None,
+    graph: Any = None,
     shift: Any = None,
     observers: Sequence[Observer] = (),
     should_stop: ShouldStop = lambda: False,
@@ -120,6 +121,8 @@ def resume(
     with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
             graph = load_graph(path)
+        else:
+            graph = load(graph, symmetrise=directory.read_run_settings(path).symmetrise)
         run = directory.read_run(path, graph, start, steps, shift)
         histories = directory.read_references(path)
         if run.engine.leads:
@@ -143,7 +146,7 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     """Load the data graph that a run directory names."""
     settings = directory.read_run_settings(folder)
     try:
-        return load(settings.dataset, settings.seed, progress)
+        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
     except GossamerError as error:
         raise GossamerError(
             f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "
@@ -171,6 +174,7 @@ def finish(
             directory.save_summary(folder, run, {})
         raise
     result.summary = _summarise(run)
+    warn_after_training(run, result.summary["distributed"]["train"]["loss"], result.summary.get("disagreement", 0.0))
     if not run.engine.leads:
         return result
     if folder is not None:

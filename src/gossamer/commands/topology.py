@@ -33,7 +33,7 @@ gossamer topology --data cora --topology ring --mixing fastest
 
 gossamer topology --sweep
 """
-SETTINGS = ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
+SETTINGS = ("symmetrise", "agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
 
 
 class Precision(TypedDict, total=False):

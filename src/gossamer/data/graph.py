@@ -15,9 +15,10 @@ from gossamer.data.checks import (
     validate_features,
     validate_masks,
     validate_positions,
-    validate_targets,
     warn_of_components,
 )
+from gossamer.data.conversion import to_array
+from gossamer.data.targets import validate_targets
 from gossamer.errors import GossamerError
 
 
@@ -125,12 +126,27 @@ def make_graph(
     names: tuple[str, ...] | None = None,
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
+    symmetrise: bool = False,
 ) -> DataGraph:
     """Make a DataGraph of a user's arrays, after checking them.
 
-    `edges` lists vertex numbers from 0, each undirected edge once or in both directions. Integer `targets` are
-    classes, real ones are values to predict. Arrays that fit as they are may be kept without a copy.
+    `edges` lists vertex numbers from 0, each undirected edge once or in both directions; where their weights differ,
+    `symmetrise` takes the mean. Integer `targets` are classes, real ones are values to predict. Arrays may be tensors;
+    those that fit as they are may be kept without a copy.
     """
+    edges, features, targets, weights, positions, train, validation, test = (
+        to_array(array, name)
+        for name, array in {
+            "edges": edges,
+            "features": features,
+            "targets": targets,
+            "weights": weights,
+            "positions": positions,
+            "the train mask": train,
+            "the validation mask": validation,
+            "the test mask": test,
+        }.items()
+    )
     features = validate_features(features)
     n = features.shape[0]
     batch = features.shape[1] if features.ndim == 3 else None
@@ -139,11 +155,9 @@ def make_graph(
     except ValueError as error:
         raise GossamerError(f"targets must have one row of the same length for each vertex: {error}") from None
     check_rows(n, targets=given_targets, names=names, positions=positions)
-    pairs, edge_weights = validate_edges(edges, weights, n)
+    pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes = validate_targets(given_targets, masks, batch)
-    if class_names is not None and len(class_names) != num_classes:
-        raise GossamerError(f"expected {num_classes} class names, one for each class, got {len(class_names)}")
+    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names)
     places = None if positions is None else validate_positions(positions)
     graph = DataGraph(
         name,

@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     settings         typed settings of a run
+    hints            the word that is used here for one that is not
     options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined

@@ -7,6 +7,7 @@ from typing import TypedDict
 class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
+    symmetrise: bool
     agents: int
     assignment: str
     topology: str

@@ -3,7 +3,6 @@
 Settings are checked without PyTorch, so that a mistake shows at once; what needs it is imported where it is used.
 """
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +24,7 @@ from gossamer.choices import (
     UPDATE_NAMES,
 )
 from gossamer.errors import GossamerError, shown
+from gossamer.runs.hints import make_hint
 from gossamer.runs.toml_files import read_toml
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Settings(BaseModel):
     dataset: Text = Field(
         default="digits",
         description="A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables.",
+    )
+    symmetrise: bool = Field(
+        default=False,
+        description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
+        "refusing them.",
     )
     agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
@@ -260,11 +265,8 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     known = tuple(Settings.model_fields)
     complaints = []
     for name in (name for name in values if name not in known):
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-        complaints.append(
-            f"{source}: unknown setting {shown(name)}"
-            + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
-        )
+        hint = make_hint(str(name), known) or f"known: {', '.join(known)}"
+        complaints.append(f"{source}: unknown setting {shown(name)}; {hint}")
         if len(complaints) == MOST_COMPLAINTS:
             break
     try:
