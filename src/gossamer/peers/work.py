@@ -186,5 +186,5 @@ def _largest_message(shard: SiteShard) -> int:
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
-    compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
+    compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))
