@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from gossamer.agents.exchange import Inbox, Phase
-from gossamer.agents.planning import plan_site, planned_shapes
+from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
@@ -111,7 +111,7 @@ class SiteWork:
                 torch.float64,
                 {link.sender: shape for link, shape in shapes.items()},
             )
-            for index, shapes in enumerate(planned_shapes(self._site))
+            for index, shapes in enumerate(list_message_shapes(self._site))
         ]
         diameter = max(1, shard.membership.num_agents - 1)  # of the agents, at most
         self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
@@ -185,6 +185,6 @@ def _largest_message(shard: SiteShard) -> int:
     network = build_network(int(data.features.shape[-1]), data.num_outputs, shard.settings)
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
-    planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
+    planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))

@@ -71,8 +71,8 @@ class Mixing:
     ) -> Generator[Outbox, Inbox, list[tuple[slice, list[Tensor]]]]:
         """Exchange arrays with the neighbours on other hosts.
 
-        `own` holds a tensor [hosted, n] for each array. A message holds the rows [senders, n] of its
-        senders, one array after the other. Returns for each link its columns of `remote_block` and the tensors [senders, n] that arrived.
+        `own` holds a tensor [hosted, n] for each array. A message holds its senders' rows [senders, n], one array after
+        the other. Returns for each link its columns of `remote_block` and the tensors [senders, n] that arrived.
         """
         # Links with the same agents carry the same message, which an engine encodes once.
         messages = {

@@ -33,7 +33,7 @@ class ConsensusCodec(Protocol):
 
     @property
     def bound_magnitude(self) -> Callable[[Tensor, MatrixShape], float] | None:
-        """Function of codes [agents, n] and an array's shape: a bound on the magnitude of the numbers that they stand for.
+        """Function of codes [agents, n] and an array's shape: a bound on the numbers that they stand for.
 
         None: the codes are the numbers.
         """
@@ -48,7 +48,7 @@ class ConsensusCodec(Protocol):
         ...
 
     def compress(self, change: Tensor, key: int) -> Tensor:
-        """Codes [agents, n] of the changes [agents, d, h]. `key` seeds random choices, at sender and receivers alike."""
+        """Codes [agents, n] of changes [agents, d, h]. `key` seeds random choices, at sender and receivers alike."""
         ...
 
     def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
