@@ -5,17 +5,17 @@ neighbours only, and what all must know spreads by gossip.
 
 Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
 agents. A frame is sent when its exchange begins and is held in the resend buffer until the neighbour's own messages
-show that the neighbour has left the step; there are no acknowledgements. An agent that waits for a frame sends its neighbour a
-status with the position that it waits in, and is sent the frame again. So a lost message costs time and nothing else;
-a duplicate is refused.
+show that the neighbour has left the step; there are no acknowledgements. An agent that waits for a frame sends its
+neighbour a status with the position that it waits in, and is sent the frame again. So a lost message costs time and
+nothing else; a duplicate is refused.
 
 Rollback (Elnozahy, Alvisi, Wang and Johnson 2002, "A survey of rollback-recovery protocols in message-passing
 systems"). An agent that starts has lost the messages it had received, so it opens a new recovery epoch (no pass over
-the data), with a number that it stores before anyone sees it. All agents that learn of the epoch stop training and state, signed, which steps
-they can restore from checkpoints. These statements spread in statuses; an agent that has those of all m agents rolls
-back to the latest step that everyone can restore and trains from there. All choose the same step, because all choose
-from the same statements. Frames of another epoch are refused by their number. A first start, a restart of one agent
-and a restart of all are this one rule.
+the data), with a number that it stores before anyone sees it. All agents that learn of the epoch stop training and
+state, signed, which steps they can restore from checkpoints. These statements spread in statuses; an agent that has
+those of all m agents rolls back to the latest step that everyone can restore and trains from there. All choose the same
+step, because all choose from the same statements. Frames of another epoch are refused by their number. A first start, a
+restart of one agent and a restart of all are this one rule.
 
 The end. An agent is done when its result is on disk, in whatever epoch; signed statements of that spread likewise. An
 agent that knows that all are done leaves as soon as its neighbours know it too, or after DEPARTURE_TIMEOUT.
@@ -34,20 +34,14 @@ from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.config import ProtocolConfig, RecoveryStore
 from gossamer.peers.protocol.exchanges import EpochExchanges, Expectations, Program
-from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
-from gossamer.peers.protocol.statements import Statement, StatementTable, VerifiedStatements, max_status_bytes
+from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, RequestTimeout, TokenBucket
+from gossamer.peers.protocol.statements import StatementTable, VerifiedStatements, max_status_bytes
 from gossamer.peers.protocol.wire import Buffer, FrameHeader, Position, RefusedError, Status
 
-MIN_TIMEOUT, MAX_TIMEOUT = (
-    1.0,
-    10.0,
-)  # seconds without a message before a status is sent; frames are lost only when a connection breaks
 DEPARTURE_TIMEOUT = 30.0  # seconds that an agent stays for neighbours that may not know that all are done
 ISOLATION_TIMEOUT = 120.0  # seconds without any message after which an agent that is done leaves
 MAX_EPOCH_JUMP = 1 << 20  # epochs that one message can skip, so that no neighbour can use the numbers up
 MAX_VIOLATION_REQUESTS = 8  # for a message in place of one that violated the bounds, before the run ends
-EXCHANGE_TIME_DECAY = 0.95  # of the estimate, by every exchange that is faster
-TIMEOUT_FACTOR = 4.0  # of the estimated time of an exchange
 
 
 class Member:
@@ -78,7 +72,7 @@ class Member:
             {z: TokenBucket(now, REPLY_RATE, capacity) for z in self.membership.neighbours} for _ in range(2)
         )
         self._informed: set[int] = set()  # neighbours that know that all are done
-        self._exchange_time = 0.0  # seconds that recent exchanges took, an upper estimate
+        self._timeout = RequestTimeout()
         self._last_received = now
         self.waiting_since, self._requests = now, 0
         self.wake_at = now  # when to call `tick`
@@ -108,7 +102,7 @@ class Member:
         return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
     def may_leave(self, now: float) -> bool:
-        """Return whether the process can end: all are done and every neighbour knows it, or DEPARTURE_TIMEOUT has passed;
+        """Return whether the process can end: all are done, and the neighbours know it or DEPARTURE_TIMEOUT has passed;
         or this agent is done and has received nothing for ISOLATION_TIMEOUT."""
         if self.all_done:
             return self._informed >= set(self.membership.neighbours) or now > self.waiting_since + DEPARTURE_TIMEOUT
@@ -134,7 +128,7 @@ class Member:
         for neighbour in sorted(self.exchanges.waiting_for or self.membership.neighbours):
             self._send_status(neighbour)
         self._requests += 1
-        self.wake_at = now + self._timeout()
+        self.wake_at = now + self._timeout.after(self._requests)
 
     def _restore_all_done(self) -> None:
         try:
@@ -201,11 +195,10 @@ class Member:
 
     def _follow_epoch(self, status: Status, received: VerifiedStatements, now: float) -> None:
         """Open the epoch that a status calls for, if any, within a rate limit: each is written to the disk."""
-        own = received.restorable.get(self.membership.agent)
         if status.epoch > self.epoch:
             # An agent makes one statement in an epoch. If it has made one in this, its disk was lost since: skip it.
-            epoch = status.epoch if own is None else status.epoch + 1
-        elif status.epoch == self.epoch and (self._contradicts(status.sender, received) or self._is_outdated(own)):
+            epoch = status.epoch + 1 if self.membership.agent in received.restorable else status.epoch
+        elif status.epoch == self.epoch and self._contradicts(status.sender, received):
             epoch = self.epoch + 1
         else:
             return
@@ -227,15 +220,11 @@ class Member:
             )
         return received
 
-    def _is_outdated(self, own: Statement | None) -> bool:
-        """Return whether an earlier process of this agent, whose disk was lost, has made a statement in this epoch."""
-        return own is not None and own.content != self.statements.restorable[self.membership.agent].content
-
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
-        """Return whether an agent has made two statements in this epoch, as one that has lost its disk may."""
+        """Return whether an agent, maybe this one, has made two statements in this epoch, as after a loss of its disk."""
         found = self.statements.find_contradiction(received.restorable)
         if found is None:
-            return False
+            return self.statements.contradicts_own(received.restorable)
         known = self.statements.restorable[found.agent]
         self._refuse(sender, RefusedError("contradiction", f"agent {found.agent} has stated two things in this epoch"))
         if found.incarnation == known.incarnation and self.config.signatures.size:  # unsigned ones may be forged
@@ -267,10 +256,7 @@ class Member:
     def _advance_if_complete(self, now: float) -> None:
         """Go through as many exchanges as all messages have arrived for."""
         while (inbox := self.exchanges.complete_inbox()) is not None:
-            taken = now - self.waiting_since
-            if self._requests:  # it includes a retransmission: let it raise the estimate, but slowly
-                taken = min(taken, 2 * self._exchange_time + 0.1)
-            self._exchange_time = max(EXCHANGE_TIME_DECAY * self._exchange_time, taken)
+            self._timeout.add_exchange(now - self.waiting_since, self._requests)
             self._run(partial(self.exchanges.advance, inbox), now)
 
     def _run(self, advance: Callable[[], bool], now: float) -> None:
@@ -290,11 +276,7 @@ class Member:
     def _reset_timer(self, now: float) -> None:
         """Start waiting anew, after progress."""
         self.waiting_since, self._requests = now, 0
-        self.wake_at = now + self._timeout()
-
-    def _timeout(self) -> float:
-        """Seconds before the next request, doubled by every request."""
-        return min(max(MIN_TIMEOUT, TIMEOUT_FACTOR * self._exchange_time) * 2.0**self._requests, MAX_TIMEOUT)
+        self.wake_at = now + self._timeout.after(self._requests)
 
     def _broadcast_status(self) -> None:
         if self.all_done:  # stored before anyone learns of it: they may leave, and nobody could send it again
