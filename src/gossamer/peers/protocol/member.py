@@ -221,7 +221,7 @@ class Member:
         return received
 
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
-        """Return whether an agent, maybe this one, has made two statements in this epoch, as after a loss of its disk."""
+        """Return whether an agent, maybe this one, has made two statements in this epoch, as after losing its disk."""
         found = self.statements.find_contradiction(received.restorable)
         if found is None:
             return self.statements.contradicts_own(received.restorable)
