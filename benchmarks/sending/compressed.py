@@ -53,7 +53,7 @@ def _as_rare_as(dataset: str, compression: str) -> int:
     graph = load(dataset)
     settings = make_settings({"dataset": dataset})
     shapes = build_network(graph.num_features, graph.num_outputs, settings).shapes()
-    return round(parse_method("none").payload(shapes, 4) / parse_method(compression).payload(shapes, 4))
+    return round(parse_method("none").payload_bytes(shapes, 4) / parse_method(compression).payload_bytes(shapes, 4))
 
 
 def table(found: FigureCurves) -> dict[str, dict[str, Any]]:

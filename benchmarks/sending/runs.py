@@ -71,7 +71,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
 
     # What a compression means may change while its name stays.
     key = settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}
-    found: Curve = Cache(folder).get(key, compute)
+    found: Curve = Cache(folder).get_or_compute(key, compute)
     return found
 
 

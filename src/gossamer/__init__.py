@@ -1,6 +1,9 @@
 """Gossamer trains graph neural networks across agents that talk only to their neighbours.
 
-The code follows the pipeline of the paper:
+It implements Scardapane, Spinelli and Di Lorenzo (2021), "Distributed training of graph convolutional networks", which
+the code calls the paper: numbers of equations, sections, assumptions, algorithms and figures are those of the paper.
+
+The code follows its pipeline:
     data          the data graph: edges, features, targets, masks
     assignment    a(i): which agent holds which vertex
     topology      C: which agents talk, and with which weights

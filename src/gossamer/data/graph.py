@@ -30,7 +30,7 @@ class DataGraph:
     weights     float64 [edges], positive
     features    x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
     targets     y_i: class numbers int64 [n] (-1: unknown), or real values [n(, batch), outputs]
-    train, validation, test   bool [n], or [n, batch] where the signal has a batch axis
+    train, validation, test   bool [n], or [n, batch] where the features have a batch axis
     num_classes               None for real-valued targets
     names, class_names        the user's names of vertices and classes
     positions                 float64 [n, 2], of vertices in a plane
@@ -68,7 +68,7 @@ class DataGraph:
 
     @property
     def batch(self) -> int | None:
-        """Length of the batch axis, or None."""
+        """Length of the batch axis, the number of time steps; None without one."""
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
     @property
@@ -79,10 +79,10 @@ class DataGraph:
     @property
     def adjacency(self) -> Any:
         """Symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
-        return make_symmetric(self.edges, self.weights, self.num_vertices)
+        return build_adjacency(self.edges, self.weights, self.num_vertices)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the whole content, so that a run is never continued on other data."""
+        """SHA-256 of all arrays, so that a run is never continued on other data; names are left out."""
         digest = hashlib.sha256()
         features = self.features
         parts = [features.indptr, features.indices, features.data] if sparse.issparse(features) else [features]
@@ -95,21 +95,21 @@ class DataGraph:
         return digest.hexdigest()
 
     def restrict_to(self, mask: NDArray[np.bool_]) -> "DataGraph":
-        """The same data with the edges of a mask [edges] alone (Sec. V-C)."""
+        """Return the graph with only the edges where `mask` [edges] is true (Sec. V-C)."""
         return self if mask.all() else replace(self, edges=self.edges[mask], weights=self.weights[mask])
 
 
-def make_symmetric(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """Make the symmetric matrix, CSR [n, n], of sorted edges i < j."""
+def build_adjacency(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
+    """Build the symmetric adjacency matrix, CSR [n, n], of sorted edges i < j."""
     half = _upper_half(edges, weights, n)
     return sparse.csr_array(half + half.T.tocsr())
 
 
 def _upper_half(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """Entries above the diagonal, CSR [n, n]; a copy suffices, because the edges are sorted."""
+    """Entries above the diagonal, CSR [n, n]. Edges sorted by i are in the order of CSR already."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n))])
-    kind = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64
-    parts = (weights, edges[:, 1].astype(kind), starts.astype(kind))
+    index_type = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64  # the symmetric matrix has 2 entries an edge
+    parts = (weights, edges[:, 1].astype(index_type), starts.astype(index_type))
     return sparse.csr_array(parts, shape=(n, n))
 
 
@@ -158,7 +158,7 @@ def make_graph(
     pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
     y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names)
-    places = None if positions is None else validate_positions(positions)
+    checked_positions = None if positions is None else validate_positions(positions)
     graph = DataGraph(
         name,
         pairs,
@@ -171,7 +171,7 @@ def make_graph(
         num_classes,
         names,
         class_names,
-        places,
+        checked_positions,
     )
     warn_of_components(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph

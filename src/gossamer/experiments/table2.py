@@ -17,7 +17,7 @@ from scipy import sparse
 from gossamer.data import DataGraph, load
 from gossamer.data.traffic import is_present
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Cache, Claim, ExperimentProgress, Outcome
 from gossamer.experiments.traffic import (
     DISTRIBUTED,
     GRAPHLESS_MODEL,
@@ -47,7 +47,7 @@ PlannedRun = tuple[str, str, str, dict[str, Any]]  # data set, model, distribute
 SeedErrors = dict[str, dict[str, NDArray[np.float64]]]  # test errors by model and method, one for each seed
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Train every model with every seed, distributed and centralised; write the table, draw it, check the claims."""
     here = tuple(filter(is_present, ("pems-orange", *PAPERS)))
     if not here:
@@ -62,7 +62,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
         for dataset in datasets
         for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MOST_SEEDS)))
     ]
-    longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], follow)
+    longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], progress)
     runs, tables = [], dict[str, SeedErrors]()
     for (dataset, model, place, settings), curve in zip(plan, reversed(longest_first), strict=True):
         end = curve["test"][-1]

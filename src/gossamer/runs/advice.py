@@ -129,7 +129,7 @@ def measure_guessing(run: Run) -> float:
     on, engine = run.host.full_pass, run.engine
     targets = on.targets[on.masks["train"]]
     if targets.dtype == torch.int64:
-        counts = engine.total(torch.bincount(targets, minlength=run.description["num_classes"]).double())
+        counts = engine.total(torch.bincount(targets, minlength=run.description["num_classes"] or 0).double())
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * shares.log()).sum())
     values = targets.reshape(-1, targets.shape[-1]).double()

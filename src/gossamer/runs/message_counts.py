@@ -212,4 +212,4 @@ def _vectors(settings: Settings) -> int:
 
 def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
     """Of one such vector, as it is sent."""
-    return settings.consensus_method.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)
+    return settings.consensus_method.payload_bytes(deployment.network.shapes(), settings.torch_dtype.itemsize)

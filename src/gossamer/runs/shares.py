@@ -19,7 +19,7 @@ from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.runs.arrays import StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
-from gossamer.runs.manifests import SHARD, Manifest, ShareSizes
+from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
@@ -39,7 +39,7 @@ def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapp
     make_private(folder)
     tensors = {key: torch.from_numpy(np.array(array, order="C")) for key, array in arrays.items()}
     write_tensors(folder / name, tensors, PRIVATE)
-    manifest = {"format": SHARD, **about, "checksums": {name: _sha256(folder / name)}}
+    manifest = {"format": SHARD_FORMAT, **about, "checksums": {name: _sha256(folder / name)}}
     write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode(), PRIVATE)
 
 
@@ -50,7 +50,7 @@ def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Store
         content = read_json(path, MOST_MANIFEST_BYTES)
     except OSError:
         raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
-    check_format(content, path, SHARD)
+    check_format(content, path, SHARD_FORMAT)
     manifest = validate(model, content, str(path), REMEDY)
     if set(manifest.checksums) != {name}:
         raise GossamerError(f"{path}: checksums should hold that of {name} alone; {REMEDY}")
