@@ -37,7 +37,7 @@ from gossamer.runs.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
 PAPERS_MODELS = tuple(model for model in TRAFFIC_MODELS if model != GRAPHLESS_MODEL)
-MOST_SEEDS = 5  # the paper's number
+MAX_SEEDS = 5  # the paper's number
 QUICK_STEPS = 120
 LONG = 1600  # steps of the extra row
 MATCH_TOLERANCE = 0.05  # of the centralised error: distributed and centralised match within it
@@ -60,7 +60,7 @@ def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) 
     plan = [
         run
         for dataset in datasets
-        for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MOST_SEEDS)))
+        for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MAX_SEEDS)))
     ]
     longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], progress)
     runs, tables = [], dict[str, SeedErrors]()

@@ -12,7 +12,7 @@ from gossamer.errors import GossamerError
 
 INTS, REALS = ("int32", "int64"), ("float32", "float64")
 NUMBERS = (*REALS, "float16", "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", *INTS)
-MOST_VERTEX_NUMBER = 2**62
+MAX_VERTEX_NUMBER = 2**62
 
 
 class StoredArrays:
@@ -99,7 +99,7 @@ class StoredArrays:
 
     def take_vertices(self) -> NDArray[np.int64]:
         """Take the global numbers of vertices, ascending."""
-        vertices = self.take_within("vertices", MOST_VERTEX_NUMBER, None)
+        vertices = self.take_within("vertices", MAX_VERTEX_NUMBER, None)
         if (np.diff(vertices) <= 0).any():
             self.refuse("vertices", "ascending numbers", "others")
         return vertices

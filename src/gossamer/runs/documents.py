@@ -12,7 +12,7 @@ from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes
 
 FORMAT = 1  # version of all formats that Gossamer writes, but for the manifests of shards
-MOST_JSON_BYTES = 1 << 28  # of a file
+MAX_JSON_BYTES = 1 << 28  # of a file
 MAX_NESTING = 32  # lists and objects within each other
 
 
@@ -25,7 +25,7 @@ class Document(BaseModel):
 Model = TypeVar("Model", bound=Document)
 
 
-def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Read a JSON file. An OSError means that it cannot be read, a GossamerError that it is not valid."""
     return parse_json(read_bytes(path, most), str(path))
 
@@ -47,7 +47,7 @@ def parse_json(text: bytes, source: str) -> Any:
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """JSON values of a file with one on every line, each with the file's name and line number."""
     try:
-        lines = read_bytes(path, MOST_JSON_BYTES).split(b"\n")
+        lines = read_bytes(path, MAX_JSON_BYTES).split(b"\n")
     except OSError as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):

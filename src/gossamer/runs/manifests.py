@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 from gossamer.runs.documents import Document
 
 SHARD_FORMAT = 2  # format version of a shard's manifest
-LARGEST_EXACT = 2**53  # whole numbers up to here are exact in every reader of JSON
+MAX_EXACT_INTEGER = 2**53  # whole numbers up to here are exact in every reader of JSON
 
 
-Count = Annotated[int, Field(ge=0, le=LARGEST_EXACT)]
+Count = Annotated[int, Field(ge=0, le=MAX_EXACT_INTEGER)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
 NumClasses = Annotated[int, Field(ge=2, lt=2**31)] | None
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -21,8 +21,8 @@ class ShareSizes(Document):
     """Sizes of the whole problem, which every share states."""
 
     num_agents: Annotated[int, Field(ge=1, lt=2**31)]
-    num_vertices: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
-    num_labelled: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
+    num_vertices: Annotated[int, Field(ge=1, le=MAX_EXACT_INTEGER)]
+    num_labelled: Annotated[int, Field(ge=1, le=MAX_EXACT_INTEGER)]
     num_classes: NumClasses
 
 

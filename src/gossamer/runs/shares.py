@@ -23,7 +23,7 @@ from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
-MOST_MANIFEST_BYTES = 1 << 24  # of a manifest
+MAX_MANIFEST_BYTES = 1 << 24  # of a manifest
 REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
@@ -47,7 +47,7 @@ def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Store
     """Manifest of a shard's folder, and the arrays of its file, verified by the manifest's checksum."""
     path, file = folder / MANIFEST, folder / name
     try:
-        content = read_json(path, MOST_MANIFEST_BYTES)
+        content = read_json(path, MAX_MANIFEST_BYTES)
     except OSError:
         raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
     check_format(content, path, SHARD_FORMAT)
