@@ -19,7 +19,7 @@ The code follows the paper's pipeline:
     peers         one process for each agent, over a network
     experiments   figures and tables of the paper
     report        tables, progress bars, pictures
-    api           train, resume, predict: what a user calls
+    api           train, resume, predict, load_model: what a user calls
     launching     a run of one process for each agent on this machine
     commands      the sub-commands of `gossamer`
     cli           the sub-commands joined
@@ -36,7 +36,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gossamer.api import Result, predict, resume, train
+    from gossamer.api import Result, load_model, predict, resume, train
     from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
     from gossamer.errors import GossamerError, GossamerWarning
     from gossamer.runs.observers import Observer
@@ -53,6 +53,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "load",
+    "load_model",
     "make_graph",
     "predict",
     "resume",
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 _HOMES = {  # imported when first used, so that `import gossamer` does not import torch
-    "gossamer.api": ("Result", "predict", "resume", "train"),
+    "gossamer.api": ("Result", "load_model", "predict", "resume", "train"),
     "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
     "gossamer.errors": ("GossamerError", "GossamerWarning"),
     "gossamer.runs.observers": ("Observer",),

@@ -1,5 +1,5 @@
-"""The Python interface: train, resume and predict; a run beside its two references, the centralised network and the
-same without the graph (Sec. V-A)."""
+"""The Python interface: train, resume, predict, load_model; a run beside its two references, the centralised network
+and the same without the graph (Sec. V-A)."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,32 +10,44 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.model.modules import GraphNetwork
 from gossamer.report.curves import draw_curves
+from gossamer.report.result_text import describe_result, tabulate_result
 from gossamer.runs import directory
 from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
-from gossamer.runs.message_counts import total_bytes
+from gossamer.runs.inference import predict_unlabelled
+from gossamer.runs.model_files import export_model, read_model
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.training import ShouldStop, baseline_settings, measure_disagreement, run_training
+from gossamer.runs.summaries import measure_final_scores, select_scores, summarise
+from gossamer.runs.trained import read_trained, trained_of_run
+from gossamer.runs.training import ShouldStop, baseline_settings, run_training
 
 Display = Callable[[str, int, int], Observer]  # of a model's name, its first step and its last
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """A finished (or interrupted) comparison: the distributed run, the references, and the summary of `--json`."""
 
     run: Run
     summary: Summary = field(default_factory=Summary)
     baseline_histories: dict[str, list[Record]] = field(default_factory=dict)
+    folder: Path | None = None  # the run directory, if there is one
+
+    def __repr__(self) -> str:
+        return describe_result(self.run, self.summary, self.folder)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        return tabulate_result(self.run, self.summary, self.folder)
 
     @property
     def complete(self) -> bool:
@@ -49,7 +61,27 @@ class Result:
             directory.save_start(target, self.run)
             directory.save_weights(target, self.run)
             _save(target, self)
+        self.folder = target
         return target
+
+    def model(self, agent: int | None = None) -> GraphNetwork:
+        """The network with the mean of the agents' weights, or one agent's, as a plain PyTorch module.
+
+        Its parameters have the names of PyTorch Geometric's layers; docs/models.md has the mapping.
+        """
+        return trained_of_run(self.run, self.summary).module(agent)
+
+    def export(self, path: str | Path, agent: int | None = None) -> Path:
+        """Write `model` to a .safetensors file, with a card beside it, as `gossamer export` does."""
+        return export_model(trained_of_run(self.run, self.summary), Path(path), agent)[0]
+
+    def predict(self, data: Any = None, *, over_agents: bool = False, shift: Any = None) -> Tensor:
+        """Outputs [n, outputs] for every vertex of the run's own graph, by its agents, or of other `data`: see
+        `gossamer.predict`."""
+        if data is None:
+            return self.run.predict()
+        trained = trained_of_run(self.run, self.summary)
+        return predict_unlabelled(trained, data, start_run, over_agents, shift).outputs
 
 
 def train(
@@ -72,13 +104,17 @@ def train(
     settings' choice. With `out`, a run directory is kept up to date.
     `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
     each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
-    hosts than one in this process.
-    """
+    hosts than one in this process. `initial` is a .safetensors file or a state dict (docs/models.md), from which all
+    agents and the centralised reference start."""
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
     unknown = set(given or {}) - {"assignment", "combination", "shift"}
     if unknown:
         raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
+    initial = options.pop("initial", None)
+    state = initial if isinstance(initial, Mapping) else None
+    if initial is not None and state is None:
+        options["initial"] = str(initial)
     if settings is None:
         settings = make_settings(options)
     if dataset is not None and not isinstance(dataset, str | Path):
@@ -89,7 +125,7 @@ def train(
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise)
-    result = Result(start(graph, settings, progress=progress, **(given or {})))
+    result = Result(start(graph, settings, progress=progress, initial=state, **(given or {})))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
     if out is None:
@@ -132,14 +168,32 @@ def resume(
 
 
 def predict(
-    folder: str | Path, *, graph: DataGraph | None = None, shift: Any = None, start: StartRun = start_run
+    folder: str | Path,
+    *,
+    data: Any = None,
+    over_agents: bool = False,
+    graph: DataGraph | None = None,
+    shift: Any = None,
+    start: StartRun = start_run,
 ) -> Tensor:
     """Every vertex's output with the weights that a run left behind (eq. (5)-(7)), in vertex order.
 
-    On ranks of a job (`start=start_on_ranks`) every rank returns all outputs.
+    Without `data`, of the graph that the run was trained on, each vertex with its own agent's weights; a `graph` from
+    memory must be given again. On ranks of a job (`start=start_on_ranks`) every rank returns all outputs.
+
+    With `data`, of another graph with the same features: a DataGraph, what `load` takes, or a PyTorch Geometric graph;
+    labels are not needed. It is predicted centrally with the mean of the agents' weights or, with `over_agents`, by
+    agents to which its vertices are assigned by the run's method.
     """
     path = Path(folder)
+    if data is not None:
+        return predict_unlabelled(read_trained(path), data, start, over_agents, shift).outputs
     return directory.read_weights(path, load_graph(path) if graph is None else graph, start, shift).predict()
+
+
+def load_model(path: str | Path) -> GraphNetwork:
+    """The network of a file that `gossamer export` wrote, as a plain PyTorch module."""
+    return read_model(Path(path))
 
 
 def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
@@ -165,6 +219,7 @@ def finish(
     """Train the steps that are left and summarise; a stop between two steps keeps what is done. The references are
     trained by the process that leads, alone, and skipped without a graph."""
     run, settings = result.run, result.run.settings
+    result.folder = folder
     show = display or (lambda name, first, last: Observer())
     saver = [directory.make_saver(folder)] if folder is not None else []
     try:
@@ -173,7 +228,7 @@ def finish(
         if folder is not None and run.engine.leads:
             directory.save_summary(folder, run, {})
         raise
-    result.summary = _summarise(run)
+    result.summary = summarise(run)
     warn_after_training(run, result.summary["distributed"]["train"]["loss"], result.summary.get("disagreement", 0.0))
     if not run.engine.leads:
         return result
@@ -194,10 +249,11 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             result.baseline_histories[name] = result.run.history
         done = result.baseline_histories.get(name)
         if done and done[-1]["step"] == settings.steps:
-            result.summary[name] = _masks_of(done[-1])
+            result.summary[name] = select_scores(done[-1])
             continue
         shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
-        other = start_run(graph, reference, shift=shift)
+        initial = result.run.deployment.initial_state() if name == "centralised" else None
+        other = start_run(graph, reference.model_copy(update={"initial": None}), shift=shift, initial=initial)
         try:
             run_training(other, [show(name, 0, settings.steps)], should_stop)
         except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
@@ -205,7 +261,7 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             other.settings = other.settings.model_copy(update={"steps": other.host.step})
         if not other.complete:
             return
-        result.summary[name] = _final_scores(other)
+        result.summary[name] = measure_final_scores(other)
         result.baseline_histories[name] = other.history
 
 
@@ -218,30 +274,3 @@ def _save(folder: Path, result: Result) -> None:
         result.run.description["num_classes"] is not None,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )
-
-
-def _final_scores(run: Run) -> Scores:
-    last = run.history[-1]
-    return run.scores() if last["step"] != run.host.step else _masks_of(last)
-
-
-def _masks_of(record: Record) -> Scores:
-    return {"train": record["train"], "validation": record["validation"], "test": record["test"]}
-
-
-def _summarise(run: Run) -> Summary:
-    """The object of `--json`, without the references."""
-    final, apart = _final_scores(run), measure_disagreement(run)  # on all ranks: these are sums over hosts
-    if not run.engine.leads:
-        return {"distributed": final}
-    messages = run.messages
-    return {
-        "distributed": final,
-        "disagreement": apart,
-        "stationarity": run.history[-1]["stationarity"],
-        "best_stationarity": run.history[-1]["best_stationarity"],
-        "steps": run.host.step,
-        "edges_kept": run.description["edges_kept"],
-        "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
-        "seconds": run.seconds,
-    }

@@ -15,6 +15,8 @@ UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it 
 COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --help imports none of them
     "train": "Train a graph convolutional network across agents, simulated on this machine.",
     "predict": "Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.",
+    "export": "Write a trained run's network as a PyTorch model file in PyTorch Geometric's names, with a model card "
+    "beside it.",
     "topology": "Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap "
     "takes.",
     "launch": "Train with one process an agent on this machine, over encrypted loopback connections.",

@@ -4,9 +4,9 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack, get_type_hints
+from typing import Any, Unpack, get_type_hints
 
 import gossamer
 from gossamer.runs.options import Options
@@ -30,7 +30,10 @@ gossamer.predict(7)
 
 def test_options_are_the_settings() -> None:
     annotations = {name: field.annotation for name, field in Settings.model_fields.items() if name != "dataset"}
-    assert get_type_hints(Options) == annotations | {"hidden": int | str | Sequence[int]}
+    assert get_type_hints(Options) == annotations | {
+        "hidden": int | str | Sequence[int],
+        "initial": str | Path | Mapping[str, Any] | None,
+    }
     assert list(get_type_hints(Options)) == list(annotations)
     assert inspect.signature(gossamer.train).parameters["options"].annotation == Unpack[Options]
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gossamer.errors import GossamerError
-from gossamer.runs.settings import make_settings, read_settings
+from gossamer.runs.settings import make_settings
+from gossamer.runs.toml_files import read_settings
 
 
 @pytest.mark.parametrize(

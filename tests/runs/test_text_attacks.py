@@ -20,8 +20,8 @@ from gossamer.files import read_text
 from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.shards.site_files import MAX_CLASSES, MAX_OTHER_BYTES
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
-from gossamer.runs.toml_files import MAX_BRACKETS, MAX_DOTS, MAX_TOML_BYTES, read_toml
+from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings
+from gossamer.runs.toml_files import MAX_BRACKETS, MAX_DOTS, MAX_TOML_BYTES, read_settings, read_toml
 
 VALUES: tuple[Any, ...] = (
     *(0, -1, 2**63, 0.5, -1e300, "inf", "nan", "'text'", "''", "true", "[]", "{}", "[1, [2]]", "1979-05-27", "{a = 1}"),

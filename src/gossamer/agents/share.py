@@ -53,6 +53,7 @@ class Share:
     train_times: Ints | None  # time steps at which any agent has a training example; None without a time axis
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
+    initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -86,6 +87,7 @@ class Whole:
     graph: DataGraph
     assignment: Ints
     topologies: tuple[WholeTopology, ...]
+    initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from
 
     @property
     def num_agents(self) -> int:
@@ -159,6 +161,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
         hosting=hosting,
         slots=None if hosting is None else whole.most_neighbours,
+        initial=whole.initial,
     )
 
 

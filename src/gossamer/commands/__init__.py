@@ -6,6 +6,7 @@ The code is organised as follows:
     logs       log on standard error
     train      gossamer train
     predict    gossamer predict
+    export     gossamer export
     topology   gossamer topology
     launch     gossamer launch
     cluster    gossamer cluster

@@ -68,7 +68,8 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def combine_settings(dataset: str | None, options: Options) -> "Settings":
     """Settings from a file or a data set's name, with the command line's options on top."""
-    from gossamer.runs.settings import make_settings, read_settings
+    from gossamer.runs.settings import make_settings
+    from gossamer.runs.toml_files import read_settings
 
     values: dict[str, Any] = {}
     source = "command line"
@@ -78,9 +79,10 @@ def combine_settings(dataset: str | None, options: Options) -> "Settings":
         values = {"dataset": dataset}
     make_settings(values, source)
     settings = make_settings({**values, **options}, "command line")
-    for name in ("dataset", "assignment"):
-        given = Path(getattr(settings, name))
-        if getattr(settings, name) not in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names) and given.exists():
+    for name in ("dataset", "assignment", "initial"):
+        value = getattr(settings, name)
+        given = Path(value or "")
+        if value not in (None, *DATASET_NAMES.names, *ASSIGNMENT_NAMES.names) and given.exists():
             settings = settings.model_copy(update={name: str(given.resolve())})
     if settings.track is None and settings.tracks and os.environ.get("RANK", "0") == "0":
         err.print(

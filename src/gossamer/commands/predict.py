@@ -11,6 +11,7 @@ from rich.markup import escape
 from gossamer.commands import logs
 from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import LogLevel
+from gossamer.errors import GossamerError
 
 if TYPE_CHECKING:
     from gossamer.data import DataGraph
@@ -20,6 +21,10 @@ EXAMPLES = """[bold]Examples[/]
 
 gossamer predict runs/digits-1
 
+gossamer predict runs/digits-1 --data new.npz --out new.csv
+
+gossamer predict runs/digits-1 --data new.npz --agents
+
 torchrun --nproc-per-node 2 -m gossamer predict runs/digits-1
 """
 
@@ -27,9 +32,31 @@ torchrun --nproc-per-node 2 -m gossamer predict runs/digits-1
 @report_errors
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATASET",
+            help="Another graph with the same features, as gossamer train takes it; labels are not needed.",
+            show_default=False,
+        ),
+    ] = None,
+    agents: Annotated[
+        bool,
+        typer.Option(
+            "--agents",
+            help="Predict --data over the agents, its vertices assigned by the run's method, instead of centrally with "
+            "the mean weights.",
+        ),
+    ] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Write a column for each class, as --data always does.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="CSV file to write. [dim]\\[default: DIR/predictions.csv][/]", show_default=False),
+        typer.Option(
+            help="CSV file to write. [dim]\\[default: DIR/predictions.csv, with --data DIR/predictions-NAME.csv][/]",
+            show_default=False,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     log_level: LogLevel = "warning",
@@ -38,27 +65,54 @@ def predict(
 
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation. Started
     by torchrun, each rank carries a share of the agents, and the first writes the file.
+
+    With --data, predict another graph: centrally with the mean of the agents' weights, or over the agents.
     """
     logs.configure(log_level)
+    if agents and data is None:
+        raise GossamerError("--agents goes with --data: the run's own data is always predicted by its agents")
+    on_ranks = "RANK" in os.environ and "WORLD_SIZE" in os.environ  # started by torchrun
+    if on_ranks and data is not None:
+        raise GossamerError("--data is predicted in one process; start it without torchrun")
     from gossamer import api
     from gossamer.engines.simulation import start_run
     from gossamer.report import bars
 
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # started by torchrun
+    if data is not None:
+        _predict_data(folder, data, agents, out, as_json)
+    elif on_ranks:
         from gossamer.commands.ranks import join_ranks
         from gossamer.engines.cluster.job import share_errors, start_on_ranks
 
         with join_ranks():
             with share_errors():
                 graph = api.load_graph(folder)
-            _predict(folder, graph, start_on_ranks, out, as_json)
+            _predict(folder, graph, start_on_ranks, out, as_json, probabilities)
     else:
         with bars.download_bar(err, str(folder)) as progress:
             graph = api.load_graph(folder, progress)
-        _predict(folder, graph, start_run, out, as_json)
+        _predict(folder, graph, start_run, out, as_json, probabilities)
 
 
-def _predict(folder: Path, graph: "DataGraph", start: "StartRun", out: Path | None, as_json: bool) -> None:
+def _predict_data(folder: Path, data: str, over_agents: bool, out: Path | None, as_json: bool) -> None:
+    """Predict another graph than the run's own."""
+    from gossamer.engines.simulation import start_run
+    from gossamer.report.predictions import write_predictions
+    from gossamer.runs.inference import predict_unlabelled
+    from gossamer.runs.trained import read_trained
+
+    found = predict_unlabelled(read_trained(folder), data, start_run, over_agents)
+    target = out or folder / f"predictions-{found.graph.name}.csv"
+    write_predictions(target, found.graph, found.assignment, found.outputs, probabilities=True)
+    if as_json:
+        print_json({"predictions": str(target), "vertices": found.graph.num_vertices, "agents": over_agents})
+    else:
+        _print_target(found.graph, target)
+
+
+def _predict(
+    folder: Path, graph: "DataGraph", start: "StartRun", out: Path | None, as_json: bool, probabilities: bool
+) -> None:
     from gossamer.report import terminal
     from gossamer.report.predictions import write_predictions
     from gossamer.runs import directory
@@ -68,11 +122,13 @@ def _predict(folder: Path, graph: "DataGraph", start: "StartRun", out: Path | No
     if not run.engine.leads:
         return
     target = out or folder / "predictions.csv"
-    write_predictions(target, graph, run.deployment.assignment, outputs)
+    write_predictions(target, graph, run.deployment.assignment, outputs, probabilities)
     if as_json:
         print_json({"predictions": str(target), **scores})
     else:
         terminal.show_scores(Console(), {"distributed": scores})
-        Console().print(
-            f"Predictions of {graph.num_vertices} vertices: [bold]{escape(str(target))}[/]", highlight=False
-        )
+        _print_target(graph, target)
+
+
+def _print_target(graph: "DataGraph", target: Path) -> None:
+    Console().print(f"Predictions of {graph.num_vertices} vertices: [bold]{escape(str(target))}[/]", highlight=False)

@@ -15,6 +15,8 @@ The code is organised as follows:
     tables     edges, features and labels as CSV
     rows       the reader of CSV files and of matrices in text
     arrays     the reader of .npz and .npy files, which trusts none of them
+    saving     a DataGraph as an .npz file, and back
+    unlabelled graphs to predict on, which need no labels
     site       one site's part of a graph that nobody has as a whole
     fetch      files of known data sets: found, or downloaded and verified
 Here stand the table of data sets by name, and `load`.
@@ -30,13 +32,14 @@ from gossamer.data.blocks import generate_blocks, parse_blocks
 from gossamer.data.citation import load_citation, read_npz
 from gossamer.data.digits import load_digits
 from gossamer.data.fetch import SOURCES, DownloadProgress
-from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.graph import DataGraph, make_graph, name_classes
 from gossamer.data.interop import convert, from_networkx, from_pyg
+from gossamer.data.saving import read_saved
 from gossamer.data.tables import read_tables
 from gossamer.data.traffic import TRAFFIC, load_traffic
 from gossamer.errors import GossamerError, shown
 
-__all__ = ["DATASETS", "DataGraph", "NamedDataset", "from_networkx", "from_pyg", "load", "make_graph"]
+__all__ = ["DATASETS", "DataGraph", "NamedDataset", "from_networkx", "from_pyg", "load", "make_graph", "name_classes"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def load(
     if kind in DATASETS and (not colon or DATASETS[kind].parameters):
         return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return read_npz(path, seed, symmetrise)
+        return read_saved(path) or read_npz(path, seed, symmetrise)
     if path.is_dir():
         return read_tables(path, seed, symmetrise=symmetrise)
     near = difflib.get_close_matches(name, DATASETS, n=1)

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,20 @@ class DataGraph:
             digest.update(np.ascontiguousarray(part).data if part.size else b"")
         return digest.hexdigest()
 
+    def save(self, path: str | Path) -> Path:
+        """Write an .npz file that `load` reads back to an equal graph (data/saving.py)."""
+        from gossamer.data.saving import save_graph
+
+        return save_graph(self, path)
+
     def restrict_to(self, mask: NDArray[np.bool_]) -> "DataGraph":
         """Return the graph with only the edges where `mask` [edges] is true (Sec. V-C)."""
         return self if mask.all() else replace(self, edges=self.edges[mask], weights=self.weights[mask])
+
+
+def name_classes(graph: DataGraph) -> list[str] | None:
+    """Names of the classes, their numbers where they have none; None for real-valued targets."""
+    return None if graph.num_classes is None else list(graph.class_names or map(str, range(graph.num_classes)))
 
 
 def build_adjacency(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:

@@ -1,6 +1,6 @@
 """Simulation: all agents on one host in this process, or several hosts in lockstep."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,9 +73,10 @@ def start_run(
     assignment: NDArray[np.int64] | None = None,
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
+    initial: Mapping[str, Any] | None = None,
 ) -> Run:
     """A run at step 0 with all agents on one host; a StartRun."""
-    deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+    deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
     return Run(settings, deployment, build_host(deployment, settings), fingerprint, Simulation(), own_shift)

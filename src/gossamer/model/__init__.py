@@ -6,6 +6,7 @@ The code is organised as follows:
     layers     one equation, one file each, and the table that joins them by name
     product    x~_p = W_p^T x, each vertex with its own agent's weights; dense and sparse inputs
     network    the architecture: layers one after the other
+    modules    a network as a plain PyTorch module, with PyTorch Geometric's names
     losses     cross-entropy and squared error
     sparse     the sparse product behind all of these
 """

@@ -12,25 +12,37 @@ from gossamer.data import DataGraph
 from gossamer.files import write_atomically
 
 
-def write_predictions(path: Path, graph: DataGraph, assignment: NDArray[np.int64], outputs: Tensor) -> None:
-    """Write columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values."""
+def write_predictions(
+    path: Path,
+    graph: DataGraph,
+    assignment: NDArray[np.int64] | None,
+    outputs: Tensor,
+    probabilities: bool = False,
+) -> None:
+    """Write columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values.
+
+    Without an assignment there is no column agent. `probabilities` adds a column probability_NAME for each class.
+    """
     names = graph.names or [str(i) for i in range(graph.num_vertices)]
+    owners: list[list[int]] = [[]] * len(names) if assignment is None else [[k] for k in assignment.tolist()]
+    first = ["vertex"] if assignment is None else ["vertex", "agent"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if graph.num_classes is not None:
         class_names = graph.class_names or [str(c) for c in range(graph.num_classes)]
-        chance, classes = (t.tolist() for t in outputs.softmax(-1).max(-1))
-        writer.writerow(["vertex", "agent", "class", "probability"])
+        chances = outputs.softmax(-1)
+        chance, classes = (t.tolist() for t in chances.max(-1))
+        more = [f"probability_{name}" for name in class_names] if probabilities else []
+        writer.writerow([*first, "class", "probability", *more])
+        all_chances: list[list[float]] = chances.tolist() if probabilities else [[]] * len(names)
         writer.writerows(
-            (name, k, class_names[c], f"{p:.6f}")
-            for name, k, c, p in zip(names, assignment.tolist(), classes, chance, strict=True)
+            (name, *k, class_names[c], f"{p:.6f}", *(f"{q:.6f}" for q in every))
+            for name, k, c, p, every in zip(names, owners, classes, chance, all_chances, strict=True)
         )
     else:
         timed = outputs.ndim == 3
         values = outputs if timed else outputs[:, None]
-        writer.writerow(
-            ["vertex", "agent", *(["time"] if timed else []), *(f"value_{q}" for q in range(outputs.shape[-1]))]
-        )
-        for name, k, rows in zip(names, assignment.tolist(), values.tolist(), strict=True):
-            writer.writerows([name, k, *([t] if timed else []), *row] for t, row in enumerate(rows))
+        writer.writerow([*first, *(["time"] if timed else []), *(f"value_{q}" for q in range(outputs.shape[-1]))])
+        for name, k, rows in zip(names, owners, values.tolist(), strict=True):
+            writer.writerows([name, *k, *([t] if timed else []), *row] for t, row in enumerate(rows))
     write_atomically(path, text.getvalue().encode())

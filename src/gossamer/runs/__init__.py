@@ -17,7 +17,13 @@ The code is organised as follows:
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
     advice           warnings about settings that are likely to disappoint
+    summaries        scores and costs of a run as one object
     directory        the run directory on disk
+    trained          a trained network, apart from its data
+    model_files      a trained network as a file, and back
+    model_cards      the page beside a model file
+    initial_weights  weights that all agents start from
+    inference        predictions for other graphs than the run's own
     checkpoints      the newest checkpoint of a run directory and the one before
     shares           shares on disk: arrays and their manifest
     share_checks     arrays of a share held against each other

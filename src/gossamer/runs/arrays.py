@@ -12,6 +12,7 @@ from gossamer.errors import GossamerError
 
 INTS, REALS = ("int32", "int64"), ("float32", "float64")
 NUMBERS = (*REALS, "float16", "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", *INTS)
+INITIAL_PREFIX = "initial."  # of the weights that all agents start from
 MAX_VERTEX_NUMBER = 2**62
 
 

@@ -1,12 +1,15 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from torch import Tensor
 
 from gossamer import topology
 from gossamer.agents.consensus.plain import PlainMethod
@@ -18,8 +21,10 @@ from gossamer.data import DataGraph
 from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
+from gossamer.model.modules import to_state_dict
 from gossamer.runs.capacity import check_agents, check_host
 from gossamer.runs.connecting import certify_given, connect, require_assumptions
+from gossamer.runs.initial_weights import InitialWeights, start_from, take_initial
 from gossamer.runs.settings import Settings
 from gossamer.topology import Progress as Progress
 
@@ -45,10 +50,17 @@ class Deployment:
     assignment: NDArray[np.int64]  # a(i) [n]
     network: Network
     topologies: tuple[DeployedTopology, ...]
+    initial: InitialWeights | None = None  # that all agents start from; None: drawn
 
     def at(self, number: int) -> "Deployment":
         """The same deployment with one of its topologies alone."""
         return replace(self, topologies=(self.topologies[number],))
+
+    def initial_state(self) -> dict[str, Tensor] | None:
+        """The initial weights as a state dict (model/modules.py); None: they are drawn."""
+        if self.initial is None:
+            return None
+        return to_state_dict(self.network, {name: torch.from_numpy(part) for name, part in self.initial.items()})
 
     @property
     def graph(self) -> DataGraph:
@@ -93,8 +105,10 @@ def make_deployment(
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
     progress: Progress | None = None,
+    initial: Mapping[str, Any] | None = None,
 ) -> Deployment:
-    """Join the parts by the settings, or by an assignment, a C or a shift operator D that the user gives.
+    """Join the parts by the settings, or by an assignment, a C, a shift operator D or initial weights that the user
+    gives.
 
     A given C is [m, m], or [topologies, m, m] for a sequence. A given D must not be nonzero between agents that do not
     talk; it is used as it is.
@@ -107,6 +121,8 @@ def make_deployment(
         owner = check_assignment(assignment, graph.num_vertices, m)
     else:
         owner = assign_vertices(graph, settings)
+    network = build_network(graph.num_features, graph.num_outputs, settings)
+    weights = take_initial(initial, settings, network)
     shared = shared_edges(graph, owner, m)
     given = [None] if combination is None else [combination] if np.ndim(combination) != 3 else [*combination]
     certificates = [
@@ -114,8 +130,9 @@ def make_deployment(
     ]
     return Deployment(
         owner,
-        build_network(graph.num_features, graph.num_outputs, settings),
+        network,
         tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates),
+        weights,
     )
 
 
@@ -181,7 +198,7 @@ def build_host(
     hosted = range(deployment.num_agents) if agents is None else agents
     vertices = int(np.isin(deployment.assignment, list(hosted)).sum())
     check_host(deployment.network, settings, len(hosted), vertices)
-    return make_host(
+    host = make_host(
         deployment.graph,
         [(one.shift, one.certificate.combination) for one in deployment.topologies],
         deployment.network,
@@ -193,6 +210,7 @@ def build_host(
         dtype=settings.torch_dtype,
         hosting=hosting,
     )
+    return start_from(host, deployment.initial)
 
 
 def build_share_host(share: Share, settings: Settings) -> Host:
@@ -208,7 +226,7 @@ def build_share_host(share: Share, settings: Settings) -> Host:
         settings.starts_alike,
         settings.torch_dtype,
     )
-    return make_share_host(share, network, training_of(settings), params)
+    return start_from(make_share_host(share, network, training_of(settings), params), share.initial)
 
 
 def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ topology.json          the certificate of the combination matrix
 weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
                        before, checkpoint.previous.safetensors, for when it is damaged
+initial.safetensors    weights that all agents started from, if they were given: a model file without a header
 curves.png             drawn by the caller
 """
 
@@ -38,6 +39,7 @@ from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 
 GOSSAMER_VERSION = version("gossamer")
+INITIAL_FILE = "initial.safetensors"
 
 
 def check_new(folder: Path) -> None:
@@ -109,6 +111,9 @@ def save_start(folder: Path, run: Run) -> None:
             "combination": torch.from_numpy(run.deployment.combination),
         },
     )
+    initial = run.deployment.initial_state()
+    if initial is not None:
+        write_tensors(folder / INITIAL_FILE, initial)
     certificate = run.deployment.certificate.to_dict(
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
@@ -151,7 +156,11 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
     content = {
         "format": FORMAT,
         "settings": run.settings.model_dump(mode="json"),
-        "data": {"name": run.description["name"], "fingerprint": run.fingerprint},
+        "data": {
+            "name": run.description["name"],
+            "fingerprint": run.fingerprint,
+            "class_names": run.description.get("class_names"),
+        },
         "versions": {
             "gossamer": GOSSAMER_VERSION,
             "torch": torch.__version__,
@@ -242,8 +251,10 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
     combination = arrays.take_combination(m)
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
     arrays.finish()
+    stored = folder / INITIAL_FILE
+    initial = read_tensors(stored) if stored.is_file() else None
     try:
-        run = start(graph, settings, assignment=assignment, combination=combination, shift=shift)
+        run = start(graph, settings, assignment=assignment, combination=combination, shift=shift, initial=initial)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
     if manifest.data.fingerprint != run.fingerprint:

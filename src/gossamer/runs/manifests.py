@@ -14,6 +14,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_EXACT_INTEGER)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
 NumClasses = Annotated[int, Field(ge=2, lt=2**31)] | None
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+LayerWidth = Annotated[int, Field(ge=1, lt=2**31)]  # of a layer
 Score = float | None  # None: not finite when it was written, such as the score on an empty mask
 
 
@@ -44,6 +45,7 @@ class RankManifest(Manifest, ShareSizes):
 class DataIdentity(Document):
     name: str
     fingerprint: Annotated[str, Field(max_length=1000)]
+    class_names: list[str] | None = None  # None for real-valued targets
 
 
 class Volume(Document):
@@ -100,6 +102,7 @@ class RankPlan(Document):
     num_vertices: Count
     num_edges: Count
     num_classes: NumClasses
+    class_names: list[str] | None = None
     num_links: Count
     added_links: Count
     spectral_radius: Annotated[float, Field(ge=0)]
@@ -119,6 +122,24 @@ class RunManifest(Document):
     complete: bool = False
     plan: RankPlan | None = None
     summary: dict[str, Any]
+
+
+class ModelHeader(Document):
+    """Header of a model file: the network whose weights it holds."""
+
+    layers: str
+    order: Annotated[int, Field(ge=1, le=16)]
+    hidden: Annotated[list[LayerWidth], Field(max_length=64)]
+    activation: str
+    bias: bool
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    input_dropout: Annotated[float, Field(ge=0, lt=1)] | None
+    shift: str
+    inputs: LayerWidth
+    outputs: LayerWidth
+    weights: str
+    pyg: Literal["GCNConv", "ChebConv"] | None
+    class_names: list[str] | None
 
 
 class MaskScores(Document):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
+from gossamer.data import name_classes
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
@@ -24,6 +25,7 @@ def describe_deployment(deployment: Deployment) -> Description:
         "num_vertices": graph.num_vertices,
         "num_edges": graph.num_edges,
         "num_classes": graph.num_classes,
+        "class_names": name_classes(graph),
         "num_links": int(np.triu(deployment.links, 1).sum()),
         "added_links": certificate.num_added_links,
         "spectral_radius": certificate.assumptions.spectral_radius,

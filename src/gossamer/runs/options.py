@@ -1,7 +1,8 @@
 """Settings as keyword arguments, for editors and type checkers (a test compares them with Settings)."""
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
 
 
 class Options(TypedDict, total=False):
@@ -35,6 +36,7 @@ class Options(TypedDict, total=False):
     mix_first: bool
     initial_deviation: float
     same_initial: bool | None
+    initial: str | Path | Mapping[str, Any] | None
     seed: int
     compress: str
     boundary_bits: int

@@ -60,6 +60,7 @@ class Description(TypedDict):
     num_vertices: int
     num_edges: int
     num_classes: int | None
+    class_names: NotRequired[list[str] | None]
     num_links: int
     added_links: int
     spectral_radius: float

@@ -1,6 +1,7 @@
 """A run: its settings, a host with the weights, the engine that drives it, and the evaluations so far."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from gossamer.runs.message_counts import count_messages, describe_deployment
 from gossamer.runs.records import Description, MessageCounts, Record
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors
+
+SHIFT_MARK = " with the shift "  # in the fingerprint of a run whose user gave D
 
 
 @dataclass
@@ -82,14 +85,16 @@ class StartRun(Protocol):
         assignment: NDArray[np.int64] | None = None,
         combination: NDArray[np.float64] | None = None,
         shift: Any = None,
+        initial: Mapping[str, Any] | None = None,
     ) -> Run:
-        """A run at step 0, by the settings or by an assignment, a C or a shift operator D that the user gives."""
+        """A run at step 0, by the settings or by an assignment, a C, a shift operator D or initial weights that the
+        user gives."""
         ...
 
 
 def fingerprint_data(graph: DataGraph, shift: Any = None) -> str:
     """Fingerprint of the data graph, and of a shift operator that the user gave."""
-    return graph.fingerprint() + (f" with the shift {_hash(shift)}" if shift is not None else "")
+    return graph.fingerprint() + (f"{SHIFT_MARK}{_hash(shift)}" if shift is not None else "")
 
 
 def _hash(shift: Any) -> str:

@@ -4,7 +4,6 @@ Settings are checked without PyTorch, so that a mistake shows at once; what need
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -14,7 +13,6 @@ from gossamer.choices import (
     ASSIGNMENT_NAMES,
     BOUNDARY_BITS,
     COMPRESSION_FORMS,
-    DATASET_NAMES,
     DTYPE_NAMES,
     LAYER_NAMES,
     MIXING_NAMES,
@@ -25,7 +23,6 @@ from gossamer.choices import (
 )
 from gossamer.errors import GossamerError, shown
 from gossamer.runs.hints import make_hint
-from gossamer.runs.toml_files import read_toml
 
 if TYPE_CHECKING:
     import torch
@@ -50,8 +47,8 @@ def _split_widths(value: Any) -> Any:
     return value
 
 
-def _check_one_line(value: str) -> str:
-    if not value.isprintable():
+def _check_one_line(value: Any) -> Any:
+    if value is not None and not value.isprintable():
         raise ValueError("expected text without control characters")
     return value
 
@@ -67,8 +64,7 @@ def _check_compression(value: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=4000), AfterValidator(_check_one_line)]  # a name or a path
-
-
+OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(_check_one_line)]
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
@@ -178,6 +174,7 @@ class Settings(BaseModel):
         description="Start all agents from the same weights instead of each from its own; by default those that "
         "track do.",
     )
+    initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
     compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
@@ -288,22 +285,3 @@ def read_stored_settings(values: Mapping[str, Any], source: str) -> Settings:
         return make_settings({"track": False, **values}, source)
     except GossamerError as error:
         raise GossamerError(str(error).partition("\n")[0][:500]) from None
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
-    values = read_toml(path)
-    for name in ("dataset", "assignment"):
-        given = values.get(name)
-        if given in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names):
-            continue
-        if isinstance(given, str) and not Path(given).is_absolute() and _exists(path.parent / given):
-            values[name] = str(path.parent / given)
-    return values
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name too long for any file
-        return False

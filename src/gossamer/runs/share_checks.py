@@ -11,8 +11,9 @@ from gossamer.agents.share import MASKS, Share, TopologyShare
 from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
+from gossamer.model import Network
 from gossamer.model.gather import Gather, VertexMask
-from gossamer.runs.arrays import INTS, StoredArrays, topology_prefix
+from gossamer.runs.arrays import INITIAL_PREFIX, INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import build_network
 from gossamer.runs.manifests import RankManifest, ShareSizes
@@ -51,6 +52,7 @@ def take_share(
         topologies.append(TopologyShare(entries, train, full, combination))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
+    initial = _take_initial(arrays, network, settings)
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -67,6 +69,7 @@ def take_share(
         train_times=train_times,
         hosting=hosting,
         slots=slots,
+        initial=initial,
     )
 
 
@@ -191,6 +194,16 @@ def _take_combination(
     if strangers:
         arrays.refuse(name, f"weights of the agents {sorted(known or ())}", f"one of agent {strangers[0]}")
     return C
+
+
+def _take_initial(arrays: StoredArrays, network: Network, settings: Settings) -> dict[str, NDArray[Any]] | None:
+    """Weights that all agents start from, if the share has any."""
+    shapes = network.shapes()
+    if not any(f"{INITIAL_PREFIX}{name}" in arrays for name in shapes):
+        return None
+    return {
+        name: arrays.take_finite(f"{INITIAL_PREFIX}{name}", settings.dtype, *shape) for name, shape in shapes.items()
+    }
 
 
 def _take_hosting(

@@ -6,6 +6,7 @@ share.safetensors    the share of data, shift operator and C
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from scipy import sparse
 from gossamer.agents.share import Share, Whole, make_whole
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
-from gossamer.runs.arrays import StoredArrays, topology_prefix
+from gossamer.runs.arrays import INITIAL_PREFIX, StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
@@ -31,7 +32,8 @@ Read = TypeVar("Read", bound=Manifest)
 def prepare_cut(deployment: Deployment) -> Whole:
     """Prepare the whole from which shares are cut."""
     topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
-    return make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
+    whole = make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
+    return replace(whole, initial=deployment.initial)
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -97,6 +99,7 @@ def pack_share(share: Share) -> dict[str, Any]:
         for kind, fields in (("train", one.train_fields), ("full", one.full_fields)):
             for layer, sets in enumerate(fields):
                 arrays[f"{prefix}field.{kind}.{layer}"] = np.stack(sets)
+    arrays |= {f"{INITIAL_PREFIX}{name}": part for name, part in (share.initial or {}).items()}
     slots = None if share.slots is None else np.array([share.slots])
     optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES
 from gossamer.errors import GossamerError, one_line
 from gossamer.files import read_text
 
@@ -52,3 +53,22 @@ def _check_depth(path: Path, text: str) -> None:
             line = text.count("\n", 0, token.start()) + 1
             what = f"{MAX_DOTS} dots in a key" if dots > MAX_DOTS else f"{MAX_BRACKETS} brackets inside each other"
             raise GossamerError(f"{path}, line {line}: expected at most {what}")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
+    values = read_toml(path)
+    for name in ("dataset", "assignment", "initial"):
+        given = values.get(name)
+        if given in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names):
+            continue
+        if isinstance(given, str) and not Path(given).is_absolute() and _exists(path.parent / given):
+            values[name] = str(path.parent / given)
+    return values
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long for any file
+        return False

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,8 @@ from gossamer.engines.cluster.engine import Cluster, LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
 from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import Deployment, Progress, build_host, make_deployment
+from gossamer.model.modules import to_state_dict
+from gossamer.runs.deployment import Deployment, Progress, build_host, build_network, make_deployment
 from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
@@ -95,6 +96,7 @@ def start_on_ranks(
     assignment: NDArray[np.int64] | None = None,
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
+    initial: Mapping[str, Any] | None = None,
 ) -> Run:
     """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
@@ -104,7 +106,7 @@ def start_on_ranks(
     size = distributed.num_ranks()
     if size > settings.agents:
         raise GossamerError(f"{size} ranks are more than {settings.agents} agents; start fewer, or give more --agents")
-    deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift)
+    deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift, initial)
     hosting = divide_agents(deployment, size)
     engine = make_engine(hosting, settings)
     host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting)
@@ -143,11 +145,12 @@ def _agree_on_deployment(
     assignment: NDArray[np.int64] | None,
     combination: NDArray[np.float64] | None,
     shift: Any,
+    initial: Mapping[str, Any] | None,
 ) -> Deployment:
     deployment: Deployment | None = None
     with share_errors():
         if distributed.own_rank() == 0:
-            deployment = make_deployment(graph, settings, assignment, combination, shift, progress)
+            deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     assigned = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
     length = np.array([0 if deployment is None else len(deployment.topologies)])
     for array in (assigned, length):
@@ -156,7 +159,26 @@ def _agree_on_deployment(
     if deployment is not None:
         combinations[:] = deployment.combination
     distributed.broadcast(torch.from_numpy(combinations))
-    return deployment or make_deployment(graph, settings, assigned, combinations, shift)
+    agreed_initial = _agree_on_initial(graph, settings, deployment)
+    return deployment or make_deployment(graph, settings, assigned, combinations, shift, initial=agreed_initial)
+
+
+def _agree_on_initial(
+    graph: DataGraph, settings: Settings, deployment: Deployment | None
+) -> dict[str, torch.Tensor] | None:
+    """The initial weights of the rank that leads, whose file the others may not have, as a state dict."""
+    state = None if deployment is None else deployment.initial_state()
+    some = torch.tensor([0 if state is None else 1])
+    distributed.broadcast(some)
+    if not some.item():
+        return None
+    if state is None:
+        network = build_network(graph.num_features, graph.num_outputs, settings)
+        shapes = network.shapes()
+        state = to_state_dict(network, {name: torch.zeros(shapes[name], dtype=settings.torch_dtype) for name in shapes})
+    for part in state.values():
+        distributed.broadcast(part)
+    return state
 
 
 def divide_agents(deployment: Deployment, size: int) -> NDArray[np.int64]:

@@ -101,6 +101,11 @@ def _settings(path: Path, values: dict[str, Any]) -> Settings:
     pooled = [name for name in POOLED_SETTINGS if name in values]
     if pooled:
         raise GossamerError(f"{path}: {pooled[0]} is for data in one place; a site knows its own vertices only")
+    if values.get("initial") is not None:
+        raise GossamerError(
+            f"{path}: initial weights come with the shards that gossamer shard DATASET cuts; sites draw theirs from "
+            "the seed"
+        )
     if "agents" not in values:
         raise GossamerError(f"{path}: settings must have agents, the number of sites")
     return make_settings(values, source=str(path))

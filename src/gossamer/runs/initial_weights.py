@@ -1,0 +1,54 @@
+"""Initial weights from a model file or a state dict: all agents start from the same ones.
+
+A run directory and the shards keep a copy, so that a run goes on without the file that it began with.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gossamer.agents.host import Host
+from gossamer.errors import GossamerError
+from gossamer.model import Network
+from gossamer.model.modules import from_state_dict
+from gossamer.runs.settings import Settings
+from gossamer.runs.tensors import read_tensors
+
+InitialWeights = dict[str, NDArray[Any]]  # one agent's weights, `layer.0.weight` and so on
+
+
+def take_initial(given: Mapping[str, Any] | None, settings: Settings, network: Network) -> InitialWeights | None:
+    """Initial weights from a state dict in the names of model/modules.py, or from the file of the settings."""
+    if given is None and settings.initial is None:
+        return None
+    if given is None:
+        source = str(settings.initial)
+        state: Mapping[str, Any] = read_tensors(Path(source))
+    else:
+        source, state = "the initial state dict", given
+    wrong = [name for name, part in state.items() if not isinstance(part, Tensor)]
+    if wrong:
+        raise GossamerError(f"{source}: expected tensors by name, got {type(state[wrong[0]]).__name__} {wrong[0]!r}")
+    params = from_state_dict(network, {name: part.cpu() for name, part in state.items()}, source)
+    initial = {name: part.to(settings.torch_dtype).numpy() for name, part in params.items()}
+    wrong = [name for name, part in initial.items() if not np.isfinite(part).all()]
+    if wrong:
+        raise GossamerError(f"{source}: {wrong[0]} has numbers beyond {settings.dtype}")
+    return initial
+
+
+def start_from(host: Host, initial: InitialWeights | None) -> Host:
+    """The host at step 0 with these weights at all its agents; the state of updates and consensus starts from zeros or
+    random numbers, whatever the weights."""
+    if initial is None:
+        return host
+    params = {
+        name: torch.from_numpy(initial[name]).to(own.dtype).expand_as(own).contiguous()
+        for name, own in host.params.items()
+    }
+    return host.with_params(params)

@@ -1,0 +1,126 @@
+"""Model cards: a page of Markdown beside a model file (Mitchell et al. 2019, Model cards for model reporting)."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+
+from gossamer.runs.manifests import ModelHeader
+from gossamer.runs.trained import Trained
+
+CARD_TITLE = "# Gossamer model"
+CARD_MODELS = ("distributed", "centralised", "graphless")
+CARD_MASKS = ("train", "validation", "test")
+MOST_NAMES = 50  # of classes that a card lists
+PYG_LOADING = """\
+import torch
+from safetensors.torch import load_file
+from torch_geometric.nn import {layer}
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = torch.nn.ModuleList([{convs}])
+
+    def forward(self, x, edge_index, edge_weight=None):
+        for conv in self.convs[:-1]:
+            x = {activation}(conv(x, edge_index, edge_weight{more}))
+        return self.convs[-1](x, edge_index, edge_weight{more})
+
+
+network = Network().eval()
+network.load_state_dict(load_file({name!r}))
+"""
+PLAIN_LOADING = """\
+import gossamer
+
+model = gossamer.load_model({name!r})  # a torch.nn.Module
+outputs = model(x, edge_index)  # [vertices, {outputs}]; edge_weight may follow
+"""
+ACTIVATION_CODE = {"relu": "torch.relu", "tanh": "torch.tanh", "elu": "torch.nn.functional.elu", "identity": ""}
+
+
+def write_card(
+    name: str, header: ModelHeader, state: Mapping[str, Tensor], trained: Trained, versions: Mapping[str, str]
+) -> str:
+    """The card of the model file `name`."""
+    kind = "classes" if header.class_names is not None else "values"
+    parts = [
+        f"{CARD_TITLE} {_plain(name)}\n",
+        f"A graph neural network of {header.layers} layers, trained by {trained.num_agents} agents on "
+        f"{_plain(trained.data_name)} for {trained.step} steps. Weights: {header.weights}. "
+        f"{header.inputs} features in, {header.outputs} {kind} out.\n",
+        "## Data\n",
+        f"- name: {_plain(trained.data_name)}",
+        f"- fingerprint (SHA-256): `{trained.fingerprint}`",
+        *_list_classes(header.class_names),
+        "\n## Load it\n",
+        f"As a plain PyTorch module:\n\n```python\n{PLAIN_LOADING.format(name=name, outputs=header.outputs)}```\n",
+        _pyg_section(name, header),
+        "## Arrays\n",
+        "| name | shape | type |\n| --- | --- | --- |",
+        *(f"| `{key}` | {list(part.shape)} | {str(part.dtype)[6:]} |" for key, part in state.items()),
+        "\n## Scores\n",
+        *_list_scores(trained.summary),
+        "\n## Settings\n",
+        "| setting | value |\n| --- | --- |",
+        *(f"| {key} | {_plain(str(value))} |" for key, value in trained.settings.model_dump(mode="json").items()),
+        "\n## Versions\n",
+        *(f"- {key} {value}" for key, value in versions.items()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _pyg_section(name: str, header: ModelHeader) -> str:
+    if header.pyg is None or header.activation not in ACTIVATION_CODE:
+        return (
+            "PyTorch Geometric has no layer that computes the same: the names below are those of the plain module "
+            "alone.\n"
+        )
+    widths = [header.inputs, *(header.hidden if header.layers != "linear" else ()), header.outputs]
+    cheb = header.pyg == "ChebConv"
+    options = f"K={header.order + 1}, normalization='sym', bias={header.bias}" if cheb else f"bias={header.bias}"
+    convs = ", ".join(f"{header.pyg}({a}, {b}, {options})" for a, b in pairwise(widths))
+    code = PYG_LOADING.format(
+        layer=header.pyg,
+        convs=convs,
+        activation=ACTIVATION_CODE[header.activation],
+        more=", lambda_max=2.0" if cheb else "",
+        name=name,
+    )
+    return f"In PyTorch Geometric, where the outputs are the same:\n\n```python\n{code}```\n"
+
+
+def _list_classes(names: list[str] | None) -> list[str]:
+    if names is None:
+        return []
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return [f"- classes, by the column of the output: {', '.join(map(_plain, names[:MOST_NAMES]))}{more}"]
+
+
+def _list_scores(summary: Mapping[str, Any]) -> list[str]:
+    """A table of what the summary holds; the distributed model predicts each vertex with its own agent's weights."""
+    models = [model for model in CARD_MODELS if model in summary]
+    if not models:
+        return ["None: the run has not been evaluated."]
+    measures = list(summary[models[0]]["test"])
+    head = [f"{mask} {measure}" for mask in CARD_MASKS for measure in measures]
+    rows = [
+        [model, *(_number(summary[model][mask].get(measure)) for mask in CARD_MASKS for measure in measures)]
+        for model in models
+    ]
+    table = [["model", *head], ["---"] * (len(head) + 1), *rows]
+    lines = [f"| {' | '.join(row)} |" for row in table]
+    apart = _number(summary.get("disagreement"))
+    return [*lines, f"\nDistributed: each vertex with its own agent's weights, which disagree by {apart}."]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _plain(text: str) -> str:
+    """A user's text without what Markdown or HTML would read as its own."""
+    return " ".join(text.split()).translate({ord(character): f"&#{ord(character)};" for character in "\\`*[]<>&|"})

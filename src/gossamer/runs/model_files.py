@@ -1,0 +1,109 @@
+"""Model files: one agent's weights or their mean as safetensors in PyTorch Geometric's names, with a card beside them.
+
+model.safetensors    `convs.0.lin.weight` and so on (model/modules.py); its header says of which network
+model.md             the card: data, settings, scores, versions, how to load it
+"""
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.errors import GossamerError, shown
+from gossamer.files import read_bytes, write_atomically
+from gossamer.model import ACTIVATIONS, LAYERS, SHIFTS, Network, make_network
+from gossamer.model.modules import (
+    GIVEN_SHIFT,
+    GraphNetwork,
+    find_pyg_layer,
+    from_state_dict,
+    make_module,
+    to_state_dict,
+)
+from gossamer.runs.directory import GOSSAMER_VERSION
+from gossamer.runs.documents import parse_json, to_json, validate
+from gossamer.runs.manifests import ModelHeader
+from gossamer.runs.model_cards import CARD_TITLE, write_card
+from gossamer.runs.tensors import read_file, write_tensors
+from gossamer.runs.trained import Trained
+
+MODEL_SUFFIX = ".safetensors"
+
+
+def export_model(trained: Trained, path: Path, agent: int | None = None) -> tuple[Path, Path]:
+    """Write the model file and its card; return both."""
+    if path.suffix != MODEL_SUFFIX:
+        raise GossamerError(f"expected a file name that ends in {MODEL_SUFFIX}, got {shown(str(path))}")
+    card = path.with_suffix(".md")
+    if card.exists() and not read_bytes(card, 1 << 20).startswith(CARD_TITLE.encode()):
+        raise GossamerError(f"{card} would be the model's card, and it is another file; choose another name")
+    header = make_header(trained, agent)
+    state = to_state_dict(trained.network, trained.select(agent))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, state, model=to_json(header.model_dump()))
+    versions = {
+        "gossamer": GOSSAMER_VERSION,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    write_atomically(card, write_card(path.name, header, state, trained, versions).encode())
+    return path, card
+
+
+def make_header(trained: Trained, agent: int | None) -> ModelHeader:
+    """Architecture of a trained network, and of whom the weights are."""
+    settings = trained.settings
+    return ModelHeader(
+        layers=settings.layers,
+        order=settings.order,
+        hidden=list(settings.hidden),
+        activation=settings.activation,
+        bias=settings.bias,
+        dropout=settings.dropout,
+        input_dropout=settings.input_dropout,
+        shift=trained.shift,
+        inputs=trained.num_features,
+        outputs=trained.num_outputs,
+        weights=f"mean of {trained.num_agents} agents" if agent is None else f"agent {agent} of {trained.num_agents}",
+        pyg=find_pyg_layer(trained.network, trained.shift),
+        class_names=trained.class_names,
+    )
+
+
+def read_model(path: str | Path) -> GraphNetwork:
+    """The module of a model file, with its weights, ready for evaluation."""
+    source = Path(path)
+    state, about = read_file(source)
+    if "model" not in about:
+        raise GossamerError(f"{source} does not say of which network it is: it was not written by gossamer export")
+    header = validate(ModelHeader, parse_json(about["model"].encode(), str(source)), str(source))
+    network = _build(header, source)
+    dtypes = {part.dtype for part in state.values()}
+    if len(dtypes) > 1:
+        raise GossamerError(f"{source} holds numbers of several types: {', '.join(sorted(map(str, dtypes)))}")
+    return make_module(network, from_state_dict(network, state, str(source)), header.shift)
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Weights of a model file or of any safetensors file with such names."""
+    return read_file(path)[0]
+
+
+def _build(header: ModelHeader, path: Path) -> Network:
+    for name, table in (("layers", LAYERS), ("activation", ACTIVATIONS), ("shift", (*SHIFTS, GIVEN_SHIFT))):
+        if getattr(header, name) not in table:
+            raise GossamerError(f"{path}: {name} should be among {', '.join(table)}, found {getattr(header, name)!r}")
+    return make_network(
+        header.layers,
+        header.inputs,
+        header.outputs,
+        hidden=tuple(header.hidden),
+        order=header.order,
+        activation=header.activation,
+        bias=header.bias,
+        dropout=header.dropout,
+        input_dropout=header.input_dropout,
+    )

@@ -1,0 +1,118 @@
+"""A trained network, apart from the data that it was trained on: the agents' weights, and what is known of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gossamer.errors import GossamerError
+from gossamer.model import Network, Params
+from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
+from gossamer.runs.deployment import build_network
+from gossamer.runs.directory import read_manifest, read_run_settings
+from gossamer.runs.run import SHIFT_MARK, Run
+from gossamer.runs.settings import Settings
+from gossamer.runs.tensors import check_tensors, read_tensors
+
+
+@dataclass(frozen=True)
+class Trained:
+    """All agents' weights; `class_names` is None for real values."""
+
+    settings: Settings
+    network: Network
+    params: Params  # stacked over all agents
+    step: int
+    data_name: str
+    fingerprint: str  # of the data that it was trained on
+    class_names: list[str] | None
+    summary: Mapping[str, Any]
+
+    @property
+    def num_agents(self) -> int:
+        return len(next(iter(self.params.values())))
+
+    @property
+    def num_features(self) -> int:
+        return self.network.layers[0].inputs
+
+    @property
+    def num_outputs(self) -> int:
+        return self.network.layers[-1].outputs
+
+    @property
+    def own_shift(self) -> bool:
+        """The user gave D."""
+        return SHIFT_MARK in self.fingerprint
+
+    @property
+    def shift(self) -> str:
+        """Name of the shift operator, or GIVEN_SHIFT."""
+        return GIVEN_SHIFT if self.own_shift else self.settings.shift_kind
+
+    def select(self, agent: int | None = None) -> Params:
+        """Weights of one agent, or the mean over all of them."""
+        if agent is None:
+            return {name: part.double().mean(0).to(part.dtype) for name, part in self.params.items()}
+        if not 0 <= agent < self.num_agents:
+            raise GossamerError(f"expected an agent from 0 to {self.num_agents - 1}, got {agent}")
+        return {name: part[agent].clone() for name, part in self.params.items()}
+
+    def module(self, agent: int | None = None) -> GraphNetwork:
+        """The network as a plain PyTorch module, with one agent's weights or the mean over all of them."""
+        return make_module(self.network, self.select(agent), self.shift)
+
+
+def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
+    """The network of a run as it stands. A call of all ranks; the leading one has the weights."""
+    params = run.engine.gathered(run.host.params)
+    if not params:
+        raise GossamerError("the rank that leads has all agents' weights; ask it for the model")
+    return Trained(
+        run.settings,
+        run.host.network,
+        params,
+        run.host.step,
+        run.description["name"],
+        run.fingerprint,
+        run.description.get("class_names"),
+        summary,
+    )
+
+
+def read_trained(folder: Path) -> Trained:
+    """The network that a run directory holds; the data need not be there."""
+    manifest, settings = read_manifest(folder), read_run_settings(folder)
+    path = folder / "weights.safetensors"
+    if not path.is_file():
+        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
+    params = read_tensors(path)
+    last = max((name for name in params if name.endswith(".weight")), key=_layer_number, default=None)
+    first = params.get("layer.0.weight")
+    if last is None or first is None or min(first.ndim, params[last].ndim) < 3:
+        raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
+    network = build_network(first.shape[-2], params[last].shape[-1], settings)
+    expected = {name: (settings.torch_dtype, (settings.agents, *shape)) for name, shape in network.shapes().items()}
+    check_tensors(params, expected, str(path))
+    if not all(bool(torch.isfinite(part).all()) for part in params.values()):
+        raise GossamerError(f"{path} holds NaN or infinite numbers")
+    names = manifest.data.class_names
+    if names is None and "accuracy" in manifest.summary.get("distributed", {}).get("test", {}):
+        names = [str(c) for c in range(params[last].shape[-1])]  # of a run from before names were stored
+    return Trained(
+        settings,
+        network,
+        params,
+        manifest.step,
+        manifest.data.name,
+        manifest.data.fingerprint,
+        names,
+        manifest.summary,
+    )
+
+
+def _layer_number(name: str) -> int:
+    number = name.split(".")[1]
+    return int(number) if number.isdigit() else -1
