@@ -97,12 +97,12 @@ def main() -> None:
         print(json.dumps(side_by_side(*of, options.megabits)))
         return
     found = {FAST: side_by_side(*of, 0), SLOW: in_namespace(options)}
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     print(f"{options.dataset}, {options.agents} agents, medians of {options.rounds} rounds, steps a second:")
     for where, paces in found.items():
         plain, compressed = (statistics.median(rate for rate, _ in one) for one in paces.values())
         ratio, goal = compressed / plain, GOALS[where]
-        told[where] = {"paces": paces, "ratio": ratio}
+        results[where] = {"paces": paces, "ratio": ratio}
         print(
             f"  {where:10s}  plain {plain:7.1f}   {options.compress} {compressed:7.1f}   {ratio:5.1f} times "
             f"(at least {goal:.0f}: {'met' if ratio >= goal else 'MISSED'})"
@@ -114,7 +114,7 @@ def main() -> None:
                 f"    {name}: {1000 * busy:.1f} ms of processor time a step and agent; at most {bound:.1f} steps here"
             )
     if options.json:
-        print(json.dumps(told))
+        print(json.dumps(results))
 
 
 if __name__ == "__main__":

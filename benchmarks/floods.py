@@ -26,7 +26,7 @@ from flood import Target
 
 import gossamer
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.peers.network.connections import PENDING, PER_NEIGHBOUR, REPLY_BYTES
+from gossamer.peers.network.connections import MAX_PENDING, MAX_PER_NEIGHBOUR, MAX_REPLY_BYTES
 from gossamer.peers.network.monitor import ROUND_INTERVAL
 from gossamer.peers.network.sockets import KERNEL_BUFFER, RECEIVE_QUEUE
 from gossamer.peers.shards.shard import read_shard
@@ -52,7 +52,7 @@ def flooded(flood: str, target: Target, count: int, seconds: float) -> Iterator[
 
 @contextmanager
 def peers(folders: list[Path]) -> Iterator[list[subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "gossamer", "peer"]
+    command = [sys.executable, "-m", "gossamer", "peer", "--log-level", "error"]  # nobody reads while they run
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     found = [subprocess.Popen([*command, str(one), "--report", "--lifeline"], text=True, **pipes) for one in folders]
     try:
@@ -134,15 +134,15 @@ def bounds(target: Target) -> dict[str, tuple[str, int, float]]:
     """By what is sent: the flood, how many connections it makes, and the most megabytes it may take."""
     share = (RECEIVE_QUEUE + 1) * target.largest + KERNEL_BUFFER
     came = ROUND_INTERVAL * LINE
-    outgoing = target.neighbours * 2 * REPLY_BYTES / MB
+    outgoing = target.neighbours * 2 * MAX_REPLY_BYTES / MB
     return {
-        "a stranger's 1500 unfinished messages": ("unfinished", 1500, PENDING * target.largest / MB + came),
+        "a stranger's 1500 unfinished messages": ("unfinished", 1500, MAX_PENDING * target.largest / MB + came),
         "an impostor in a neighbour's place": ("impostor", 1, outgoing + came),
         "pushed back by a neighbour": ("pushed_back", 1, outgoing + came),
         "300 connections of one neighbour": (
             "one_key",
             300,
-            (1 + target.neighbours) * PER_NEIGHBOUR * share / MB + came,
+            (1 + target.neighbours) * MAX_PER_NEIGHBOUR * share / MB + came,
         ),
     }
 

@@ -29,6 +29,7 @@ from gossamer.engines.simulation import run
 from gossamer.peers.local_processes import find_free_ports, write_local_shards
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.program import make_schedule
+from gossamer.peers.protocol.exchanges import ExpectedMessages
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
 from gossamer.runs.message_counts import count_messages
@@ -107,13 +108,12 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
     steps = [make_schedule(build_share_host(shard.share, settings), settings).topologies[0].mixed for shard in shards]
-    return [
-        {
-            k: {z: torch.Size(shape).numel() * (dtype or settings.torch_dtype).itemsize for z, shape in shapes.items()}
-            for k, (*_, dtype, shapes) in enumerate(slots)
-        }
-        for slots in zip(*steps, strict=True)
-    ]
+
+    def count_bytes(expected: ExpectedMessages) -> dict[int, int]:
+        size = (expected.dtype or settings.torch_dtype).itemsize
+        return {z: torch.Size(shape).numel() * size for z, shape in expected.shapes.items()}
+
+    return [{k: count_bytes(expected) for k, expected in enumerate(each)} for each in zip(*steps, strict=True)]
 
 
 def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) -> float:

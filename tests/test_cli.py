@@ -106,6 +106,9 @@ def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
         (["train", "--agents", "5000"], "expected 1 to 1797 agents"),
         (["train", "absent.toml"], "cannot read absent.toml"),
         (["train", "--stepsize", "1"], "--step-size"),
+        (["train", "--lr", "0.1"], "No such option: --lr; did you mean --step-size?"),
+        (["launch", "--num-epochs=3"], "No such option: --num-epochs; did you mean --steps?"),
+        (["train", "--device", "cuda"], "as many threads as --threads says"),
         (["train", "--topology", "stair"], "star"),
         (["train", "--gap", "0"], "gap = 0.0: input should be greater than 0"),
         (["train", "--keep-links", "1.5"], "keep_links = 1.5: input should be less than or equal to 1"),
@@ -145,6 +148,7 @@ def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "warning: the data graph is disconnected: 2 components" in done.stderr
+    assert "--topology" not in done.stderr
     gossamer("predict", "runs/two-parts-1", cwd=tmp_path)
     text = (tmp_path / "runs" / "two-parts-1" / "predictions.csv").read_text()
     assert text.startswith("vertex,agent,class,probability\nv0,")
@@ -167,6 +171,28 @@ def test_a_users_file_is_found_again_from_another_folder(tmp_path: Path) -> None
     assert predicted.returncode == 0, predicted.stderr
     resumed = gossamer("train", "--resume", "../run", "--steps", "5", cwd=tmp_path / "elsewhere")
     assert resumed.returncode == 0, resumed.stderr
+
+
+def test_a_graph_that_is_no_perfect_one_is_taken_with_a_line_for_each_change(tmp_path: Path) -> None:
+    """Directed edges, labels from 1 on and no validation vertex; the run finds its data again."""
+    adjacency = sparse.csr_array(np.roll(np.eye(9), 1, axis=1))
+    parts = {f"adj_matrix.{part}": getattr(adjacency, part) for part in ("data", "indices", "indptr", "shape")}
+    np.savez(tmp_path / "mine.npz", **parts, features=np.tile(np.eye(3), (3, 1)), labels=np.tile([10, 20, 30], 3),
+             train_idx=range(6), val_idx=np.zeros(0, dtype=int), test_idx=[6, 7, 8])  # fmt: skip
+    given = ("train", "mine.npz", "--agents", "2", "--steps", "2", "--no-baselines", "--out", "run")
+    refused = gossamer(*given, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "asymmetric weights" in refused.stderr
+    assert "--symmetrise" in refused.stderr
+    done = gossamer(*given, "--symmetrise", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "warning: the labels 10, 20, 30 are now classes 0 to 2" in done.stderr
+    assert "warning: the validation mask is empty" in done.stderr
+    assert "nan" not in done.stdout
+    assert gossamer("train", "--resume", "run", "--steps", "3", cwd=tmp_path).returncode == 0
+    assert gossamer("predict", "run", cwd=tmp_path).returncode == 0
+    with (tmp_path / "run" / "predictions.csv").open() as file:
+        assert {row["class"] for row in csv.DictReader(file)} <= {"10", "20", "30"}
 
 
 def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path) -> None:

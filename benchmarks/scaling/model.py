@@ -55,7 +55,7 @@ def work_of(host: Host) -> list[float]:
     weighted = sum((3 if index else 2) * inputs[index] * layer.outputs for index, layer in enumerate(layers))
     weights = sum(part.numel() for part in host.params.values())
     assert isinstance(host.consensus, Mixing)
-    inside = host.consensus.inside
+    inside = host.consensus.local_block
     links = len(inside.values) if isinstance(inside, Operator) else inside.numel()
     return [1.0, propagated, weighted, sum(inputs), weights, weights * links / len(host.agents)]
 

@@ -106,6 +106,7 @@ def one_rank(folder: Path, steps: int, kind: str) -> None:
         whole = {phase: int(engine.total(torch.tensor(count))) for phase, count in sent.items()}
         memory = engine.total(torch.tensor(high_water_mark()))
         if rank == 0:
+            assert state.plan is not None
             planned = {phase: state.plan["between_ranks"][phase] for phase in PHASES}
             print(json.dumps({"seconds": seconds[1:], "memory": int(memory), "sent": whole, "planned": planned}))
 

@@ -53,12 +53,12 @@ def _as_rare_as(dataset: str, compression: str) -> int:
     graph = load(dataset)
     settings = make_settings({"dataset": dataset})
     shapes = build_network(graph.num_features, graph.num_outputs, settings).shapes()
-    return round(parse_method("none").payload(shapes, 4) / parse_method(compression).payload(shapes, 4))
+    return round(parse_method("none").payload_bytes(shapes, 4) / parse_method(compression).payload_bytes(shapes, 4))
 
 
 def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
     """Print what was found, and return it: by data set and method."""
-    told: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for dataset, methods in found.items():
         length, seeds = LENGTHS[dataset], len(methods["plain"])
         print(f"\n{dataset}: {length['steps']} steps of {length['step_size']}, momentum, {seeds} seeds")
@@ -66,7 +66,7 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
             "method               accuracy  difference [95 % interval]  disagreement  consensus bytes/step"
             "    fewer  with headers    fewer    all bytes"
         )
-        told[dataset] = {}
+        results[dataset] = {}
         for name, curves in methods.items():
             consensus, wire = mean_of(curves, "consensus"), mean_of(curves, "wire")
             row = compared(curves, methods["plain"]) | {
@@ -77,14 +77,14 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
                 "fewer with headers": mean_of(curves, "plain wire") / wire,
                 "bytes": float(np.mean([curve["sent"][-1] for curve in curves])),
             }
-            told[dataset][name] = row
+            results[dataset][name] = row
             print(
                 f"{name:19s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                 f"{row['disagreement']:12.2e}  {consensus:20,.0f}  {row['fewer']:7.1f}  {wire:12,.0f}  "
                 f"{row['fewer with headers']:7.1f}  {row['bytes']:11.3g}"
             )
-        judge(dataset, told[dataset])
-    return told
+        judge(dataset, results[dataset])
+    return results
 
 
 def judge(dataset: str, rows: dict[str, Any]) -> None:

@@ -58,8 +58,8 @@ def measured(folder: Path, trial: Trial) -> Curve:
         with keep_memory():
             state = train_to_end(start_run(load(settings.dataset, settings.seed), settings))
         counted = state.messages
-        told = sum(link["consensus_rows"] for link in counted["links"])  # vectors, each a message in every exchange
-        headers = PAYLOAD_OFFSET * told * settings.consensus_method.exchanges
+        vectors = sum(link["consensus_rows"] for link in counted["links"])  # each a message in every exchange
+        headers = PAYLOAD_OFFSET * vectors * settings.consensus_method.exchanges
         consensus, plain = counted["consensus"]["bytes"], counted["plain"]["consensus"]["bytes"]
         return curve_of(state) | {
             "sent": [total_bytes(counted, settings, record["step"]) for record in state.history],
@@ -71,7 +71,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
 
     # What a compression means may change while its name stays.
     key = settings.model_dump(mode="json") | {"compression": repr(settings.consensus_method)}
-    found: Curve = Cache(folder).get(key, compute)
+    found: Curve = Cache(folder).get_or_compute(key, compute)
     return found
 
 

@@ -43,7 +43,7 @@ def _named(method: str, size: float) -> str:
 
 def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
     """Print what was found, and return it: by data set and method."""
-    told: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for dataset, methods in found.items():
         lengths = ", ".join(f"{steps} of {size:g}" for size, steps in LENGTHS.items())
         print(f"\n{dataset}: adam {lengths}; gd {GD['steps']} of {GD_SIZES[dataset]:g}; {len(methods[DESCENT])} seeds")
@@ -51,7 +51,7 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
             "method, step size        accuracy  difference [95 % interval]  steps to 95 %  centralised = 1"
             "  disagreement"
         )
-        told[dataset] = {}
+        results[dataset] = {}
         for size in LENGTHS:
             whole = methods[_named(WHOLE, size)]
             level = LEVEL * compared(whole, whole)["accuracy"]
@@ -59,13 +59,13 @@ def table(found: FigureCurves) -> dict[str, dict[str, Any]]:
             for name in [*shown, *(f"tracked, {name}" for name in COMPRESSED if size == USUAL), DESCENT]:
                 if name in methods:
                     row = _row(methods[name], whole, level)
-                    told[dataset][f"{name}, to adam's {size:g}" if name == DESCENT else name] = row
+                    results[dataset][f"{name}, to adam's {size:g}" if name == DESCENT else name] = row
                     print(
                         f"{name:23s}  {100 * row['accuracy']:7.2f}   {format_points(*row['difference']):26s}  "
                         f"{_counted(row['steps']):>13s}  {_counted(row['times'], 2):>15s}  {row['disagreement']:12.2e}"
                     )
-            judge(told[dataset][_named(TRACKED, size)], steps_until(methods[DESCENT], level))
-    return told
+            judge(results[dataset][_named(TRACKED, size)], steps_until(methods[DESCENT], level))
+    return results
 
 
 def _row(curves: list[Curve], whole: list[Curve], level: float) -> dict[str, Any]:

@@ -1,6 +1,14 @@
 """Gossamer trains graph neural networks across agents that talk only to their neighbours.
 
-The code follows the pipeline of the paper:
+It implements Scardapane, Spinelli and Di Lorenzo (2021), "Distributed training of graph convolutional networks", which
+the code calls the paper: numbers of equations, sections, assumptions, algorithms and figures are those of the paper.
+
+An agent holds vertices of the data graph, and weights of its own. A host is the set of agents that one process carries:
+all of them in a simulation, one in a peer, some in a rank of a cluster. A share is what the agents of a host know of
+the data, of D and of C; a shard is a share in a folder. A site is an agent with its data before a share is planned. A
+member is an agent's side of the protocol between peers. A deployment joins data, assignment and topology.
+
+The code follows the paper's pipeline:
     data          the data graph: edges, features, targets, masks
     assignment    a(i): which agent holds which vertex
     topology      C: which agents talk, and with which weights

@@ -10,7 +10,6 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from gossamer.agents.measures import Scores
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
@@ -18,18 +17,18 @@ from gossamer.model.modules import GraphNetwork
 from gossamer.report.curves import draw_curves
 from gossamer.report.result_text import describe_result, tabulate_result
 from gossamer.runs import directory
-from gossamer.runs.advice import warn_before_training
+from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.inference import predict_unlabelled
-from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.model_files import export_model, read_model
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
 from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.summaries import measure_final_scores, select_scores, summarise
 from gossamer.runs.trained import read_trained, trained_of_run
-from gossamer.runs.training import ShouldStop, baseline_settings, measure_disagreement, run_training
+from gossamer.runs.training import ShouldStop, baseline_settings, run_training
 
 Display = Callable[[str, int, int], Observer]  # of a model's name, its first step and its last
 
@@ -86,7 +85,7 @@ class Result:
 
 
 def train(
-    dataset: DataGraph | str | Path | None = None,
+    dataset: Any = None,
     settings: Settings | None = None,
     *,
     out: str | Path | None = None,
@@ -100,8 +99,9 @@ def train(
 ) -> Result:
     """Train the distributed network and its references; options are those of `gossamer train`.
 
-    `dataset` is a DataGraph, or what `gossamer.load` takes. `given` may hold an `assignment` [n], a `combination`
-    C [m, m] or a `shift` D [n, n] in place of the settings' choice. With `out`, a run directory is kept up to date.
+    `dataset` is a DataGraph or what `gossamer.load` takes: a torch_geometric.data.Data, a networkx.Graph, a path or a
+    name. `given` may hold an `assignment` [n], a `combination` C [m, m] or a `shift` D [n, n] in place of the
+    settings' choice. With `out`, a run directory is kept up to date.
     `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
     each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
     hosts than one in this process. `initial` is a .safetensors file or a state dict (docs/models.md), from which all
@@ -117,14 +117,14 @@ def train(
         options["initial"] = str(initial)
     if settings is None:
         settings = make_settings(options)
-    if isinstance(dataset, DataGraph):
-        graph = dataset
+    if dataset is not None and not isinstance(dataset, str | Path):
+        graph = load(dataset, symmetrise=settings.symmetrise)
         if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
             settings = settings.model_copy(update={"dataset": graph.name})
     else:
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
-        graph = load(settings.dataset, settings.seed)
+        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise)
     result = Result(start(graph, settings, progress=progress, initial=state, **(given or {})))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
@@ -141,7 +141,7 @@ def resume(
     folder: str | Path,
     steps: int | None = None,
     *,
-    graph: DataGraph | None = None,
+    graph: Any = None,
     shift: Any = None,
     observers: Sequence[Observer] = (),
     should_stop: ShouldStop = lambda: False,
@@ -157,6 +157,8 @@ def resume(
     with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
             graph = load_graph(path)
+        else:
+            graph = load(graph, symmetrise=directory.read_run_settings(path).symmetrise)
         run = directory.read_run(path, graph, start, steps, shift)
         histories = directory.read_references(path)
         if run.engine.leads:
@@ -198,7 +200,7 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     """Load the data graph that a run directory names."""
     settings = directory.read_run_settings(folder)
     try:
-        return load(settings.dataset, settings.seed, progress)
+        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
     except GossamerError as error:
         raise GossamerError(
             f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "
@@ -226,7 +228,8 @@ def finish(
         if folder is not None and run.engine.leads:
             directory.save_summary(folder, run, {})
         raise
-    result.summary = _summarise(run)
+    result.summary = summarise(run)
+    warn_after_training(run, result.summary["distributed"]["train"]["loss"], result.summary.get("disagreement", 0.0))
     if not run.engine.leads:
         return result
     if folder is not None:
@@ -246,7 +249,7 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             result.baseline_histories[name] = result.run.history
         done = result.baseline_histories.get(name)
         if done and done[-1]["step"] == settings.steps:
-            result.summary[name] = _masks_of(done[-1])
+            result.summary[name] = select_scores(done[-1])
             continue
         shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
         initial = result.run.deployment.initial_state() if name == "centralised" else None
@@ -258,7 +261,7 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             other.settings = other.settings.model_copy(update={"steps": other.host.step})
         if not other.complete:
             return
-        result.summary[name] = _final_scores(other)
+        result.summary[name] = measure_final_scores(other)
         result.baseline_histories[name] = other.history
 
 
@@ -271,30 +274,3 @@ def _save(folder: Path, result: Result) -> None:
         result.run.description["num_classes"] is not None,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )
-
-
-def _final_scores(run: Run) -> Scores:
-    last = run.history[-1]
-    return run.scores() if last["step"] != run.host.step else _masks_of(last)
-
-
-def _masks_of(record: Record) -> Scores:
-    return {"train": record["train"], "validation": record["validation"], "test": record["test"]}
-
-
-def _summarise(run: Run) -> Summary:
-    """The object of `--json`, without the references."""
-    final, apart = _final_scores(run), measure_disagreement(run)  # on all ranks: these are sums over hosts
-    if not run.engine.leads:
-        return {"distributed": final}
-    messages = run.messages
-    return {
-        "distributed": final,
-        "disagreement": apart,
-        "stationarity": run.history[-1]["stationarity"],
-        "best_stationarity": run.history[-1]["best_stationarity"],
-        "steps": run.host.step,
-        "edges_kept": run.description["edges_kept"],
-        "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
-        "seconds": run.seconds,
-    }

@@ -5,11 +5,13 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from gossamer.commands.common import print_warning
 from gossamer.errors import GossamerWarning
+from gossamer.runs.hints import make_hint
 
+UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that newer versions of typer have
 COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --help imports none of them
     "train": "Train a graph convolutional network across agents, simulated on this machine.",
     "predict": "Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.",
@@ -34,6 +36,23 @@ class LazyGroup(TyperGroup):
         return name, load_command(str(name)), rest
 
 
+class HintingCommand(TyperCommand):
+    """A command that knows what users call its options elsewhere."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            unknown = getattr(error, "option_name", None)
+            if hasattr(error, "possibilities") and unknown is not None:
+                options = [option for param in self.params for option in param.opts if option.startswith("--")]
+                known = {option[2:].replace("-", "_"): option for option in options}
+                error.possibilities = None
+                hint = make_hint(unknown, known, known.__getitem__)
+                error.message += hint and f"; {hint}"
+            raise
+
+
 def _typer(**options: Any) -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, **options)
 
@@ -42,7 +61,7 @@ def load_command(name: str) -> Any:
     """Import a sub-command."""
     module = import_module(f"gossamer.commands.{name}")
     single = _typer()
-    single.command(name, epilog=module.EXAMPLES)(getattr(module, name))
+    single.command(name, cls=HintingCommand, epilog=module.EXAMPLES)(getattr(module, name))
     return typer.main.get_command(single)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-MOST_SHOWN = 120  # characters of a value in a message
+MAX_SHOWN = 120  # characters of a value in a message
 
 
 class GossamerError(ValueError):
@@ -33,19 +33,19 @@ class GossamerWarning(UserWarning):
 
 def shown(value: Any) -> str:
     """A value of any size as a piece of one line."""
-    if isinstance(value, str | bytes | list | tuple) and len(value) > MOST_SHOWN:
-        value = value[:MOST_SHOWN]  # its representation would be as long
+    if isinstance(value, str | bytes | list | tuple) and len(value) > MAX_SHOWN:
+        value = value[:MAX_SHOWN]  # its representation would be as long
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # digits beyond what Python prints
         return "a number of thousands of digits" if isinstance(value, int) else "a value too large to show"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def one_line(error: Exception) -> str:
     """Another library's message as a piece of one line."""
     text = " ".join(str(error).split())
-    return text if len(text) <= 2 * MOST_SHOWN else f"{text[: 2 * MOST_SHOWN]}..."
+    return text if len(text) <= 2 * MAX_SHOWN else f"{text[: 2 * MAX_SHOWN]}..."
 
 
 @contextmanager

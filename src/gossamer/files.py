@@ -13,7 +13,7 @@ from gossamer.errors import FileError, GossamerError
 from gossamer.machine import as_size
 
 PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alone
-MOST_SECRET = 1000  # bytes of a file with a key
+MAX_SECRET = 1000  # bytes of a file with a key
 LOCK = ".lock"
 FILE_CHUNK = 1 << 16  # bytes
 DESCRIPTOR_TIMEOUT = 15.0  # seconds after which a process that is flooded with connections has descriptors again

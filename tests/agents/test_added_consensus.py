@@ -36,13 +36,13 @@ class Window:
     fraction: float
 
     dtype = None
-    largest = None
+    bound_magnitude = None
 
     @property
-    def stable_gamma(self) -> float:
+    def stable_mixing_step(self) -> float:
         return self.fraction / 2
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
         return self._length(shape[0] * shape[1]) * itemsize
 
     def check(self, size: int, dtype: torch.dtype) -> None:
@@ -51,7 +51,7 @@ class Window:
     def compress(self, change: Tensor, key: int) -> Tensor:
         return change.flatten(1)[:, self._positions(change[0].numel(), key)]
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
         size = shape[0] * shape[1]
         return torch.zeros(len(codes), size, dtype=dtype).index_copy_(1, self._positions(size, key), codes)
 
@@ -72,7 +72,7 @@ class LazyMethod:
     exchanges = 1
     advice = Advice(adam="lazy agents are slow")
 
-    def payload(self, shapes: Mapping[str, tuple[int, ...]], itemsize: int) -> int:
+    def payload_bytes(self, shapes: Mapping[str, tuple[int, ...]], itemsize: int) -> int:
         return sum(int(np.prod(shape)) for shape in shapes.values()) * itemsize
 
     def make(
@@ -133,7 +133,7 @@ def test_a_hosting_changes_nothing_and_the_bytes_sent_are_those_counted(
     case = make_case(bias=True)
     one = case.host(compress=compress, step_size=0.05)
     many = [case.host(group, compress=compress, step_size=0.05) for group in grouping]
-    payload, links = parse_method(compress).payload(case.network.shapes(), 8), case.combination != 0
+    payload, links = parse_method(compress).payload_bytes(case.network.shapes(), 8), case.combination != 0
     np.fill_diagonal(links, False)
     for _ in range(6):
         sent: list[int] = []
@@ -162,7 +162,7 @@ def test_a_run_takes_it_by_name(compress: str) -> None:
         "topology": "ring",
     }
     result = gossamer.train(graph, compress=compress, **options)
-    payload = parse_method(compress).payload(result.run.deployment.network.shapes(), 4)
+    payload = parse_method(compress).payload_bytes(result.run.deployment.network.shapes(), 4)
     assert result.summary["messages"]["consensus"]["bytes"] == payload * 2 * 4  # both ways over the ring's links
     plain = gossamer.train(graph, **options)
     assert not torch.equal(result.run.host.params["layer.0.weight"], plain.run.host.params["layer.0.weight"])

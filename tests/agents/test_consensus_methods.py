@@ -79,7 +79,7 @@ def test_other_words_are_refused_with_a_list_of_those_that_are_known(text: str) 
     ],
 )
 def test_bytes_of_one_message(text: str, expected: int) -> None:
-    assert parse_method(text).payload(SHAPES, 4) == expected
+    assert parse_method(text).payload_bytes(SHAPES, 4) == expected
 
 
 def test_an_array_goes_whole_where_factors_are_not_fewer_numbers() -> None:

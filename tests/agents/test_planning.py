@@ -11,7 +11,7 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
-from gossamer.agents.planning import Site, plan_site, planned_shapes
+from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
@@ -133,14 +133,14 @@ def test_every_exchange_expects_what_was_announced() -> None:
 
     run_together([watched(plan_site(site), note_for(site.agent)) for site in planned])
     for site in planned:
-        assert seen[site.agent] == planned_shapes(site)
+        assert seen[site.agent] == list_message_shapes(site)
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (lambda s: replace(s, terms="other"), "agent 0 cannot train with agent 1, which has other settings or classes"),
-        (lambda s: replace(s, weights=np.full(M, 0.25)), "which has another weight C"),
+        (lambda s: replace(s, combination_row=np.full(M, 0.25)), "which has another weight C"),
         (lambda s: replace(s, data=replace(s.data, weights=s.data.weights + 1)), "which has other edges between"),
         (lambda s: replace(s, data=replace(s.data, features=s.data.features[:, :4])), "4 features a vertex, and this"),
     ],
@@ -154,7 +154,7 @@ def test_neighbours_that_mean_another_run_are_named(change: Any, complaint: str)
 
 def lying(site: Site, at: int, lie: Callable[[np.ndarray], None]) -> Any:
     """The plan of a site that changes what it sends in one exchange, counted from the last if negative."""
-    index = at % len(planned_shapes(site))
+    index = at % len(list_message_shapes(site))
 
     def note(box: Outbox) -> None:
         if box.index == index:

@@ -29,7 +29,7 @@ def test_an_error_is_at_most_half_a_step_and_no_finer_scale_would_do(bits: int, 
     quantiser, rows = Quantiser(bits), rows_of(width)
     codes = quantiser.encode(rows)
     assert codes.dtype == torch.uint8
-    assert codes.shape == (len(rows), quantiser.length(width))
+    assert codes.shape == (len(rows), quantiser.num_code_bytes(width))
     scale = scale_of(codes)
     assert ((quantiser.decode(codes, width, torch.float64) - rows).abs() <= scale / 2 * (1 + 1e-9)).all()
     finest = rows.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -65,8 +65,22 @@ def test_several_axes_and_any_layout_of_memory_give_the_same_codes(bits: int) ->
 def test_nothing_and_zeros_stay_what_they_are(bits: int, shape: tuple[int, int]) -> None:
     quantiser = Quantiser(bits)
     codes = quantiser.encode(torch.zeros(shape))
-    assert codes.shape == (shape[0], quantiser.length(shape[1]))
+    assert codes.shape == (shape[0], quantiser.num_code_bytes(shape[1]))
     assert torch.equal(quantiser.decode(codes, shape[1], torch.float32), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("scale", [0, 128, 255])
+@pytest.mark.parametrize(("bits", "integers"), [(16, (0x00, 0x80)), (8, (0x80, 0x80)), (4, (0x00, 0x70))])
+def test_the_bound_holds_for_the_integer_that_no_encoder_sends(
+    bits: int, integers: tuple[int, int], scale: int
+) -> None:
+    """-32768 (0x8000, little endian), -128 (0x80) and -8 (nibble 0) have no positive counterpart."""
+    quantiser, levels = Quantiser(bits), 2 ** (bits - 1) - 1
+    codes = torch.tensor([[*integers, scale]], dtype=torch.uint8)
+    for dtype in (torch.float32, torch.float64):
+        found = quantiser.decode(codes, 16 // bits, dtype)
+        assert float(found.abs().max()) <= quantiser.bound_magnitude(codes) * (1 + 1e-6 * (dtype == torch.float32))
+        torch.testing.assert_close(found[0, 0].double(), -levels * scale_of(codes)[0, 0], rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -94,7 +108,7 @@ def test_with_noise_the_mean_is_the_number_and_no_draw_is_a_step_away(bits: int)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_whatever_arrives_is_finite(bits: int, width: int) -> None:
     quantiser = Quantiser(bits)
-    length = quantiser.length(width)
+    length = quantiser.num_code_bytes(width)
     codes = torch.randint(0, 256, (500, length), generator=torch.Generator().manual_seed(3)).to(torch.uint8)
     codes = torch.cat([codes, torch.full((1, length), 255).to(torch.uint8), torch.zeros(1, length).to(torch.uint8)])
     for dtype in (torch.float32, torch.float64):
@@ -105,5 +119,5 @@ def test_whatever_arrives_is_finite(bits: int, width: int) -> None:
 
 
 def test_the_length_of_a_row_is_its_bits_and_a_byte() -> None:
-    lengths = {bits: [Quantiser(bits).length(width) for width in (0, 1, 2, 3, 64)] for bits in BITS}
+    lengths = {bits: [Quantiser(bits).num_code_bytes(width) for width in (0, 1, 2, 3, 64)] for bits in BITS}
     assert lengths == {16: [1, 3, 5, 7, 129], 8: [1, 2, 3, 4, 65], 4: [1, 2, 2, 3, 33]}

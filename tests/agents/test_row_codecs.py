@@ -68,7 +68,7 @@ def test_sixteen_bits_are_nearer_than_eight() -> None:
 def test_rows_travel_as_bytes_and_weights_as_they_are() -> None:
     case = make_case(n=40)
     hosts = [case.host([k], boundary_bits=8) for k in range(M)]
-    length = {layer.outputs: Quantiser(8).length(layer.outputs) for layer in case.network.layers}
+    length = {layer.outputs: Quantiser(8).num_code_bytes(layer.outputs) for layer in case.network.layers}
     seen = set()
 
     def note(outbox: Outbox) -> None:
@@ -102,7 +102,7 @@ class Noise:
     def decode(self, codes: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor:
         return codes
 
-    def largest(self, codes: torch.Tensor) -> float:
+    def bound_magnitude(self, codes: torch.Tensor) -> float:
         return float(codes.abs().max()) if codes.numel() else 0.0
 
 

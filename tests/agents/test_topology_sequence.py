@@ -18,7 +18,7 @@ import gossamer
 from gossamer import topology
 from gossamer.agents import Host, training_step
 from gossamer.agents.consensus import parse_method
-from gossamer.agents.host import TrainingOptions, host_of_share, initial_params
+from gossamer.agents.host import TrainingOptions, draw_initial_params, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import make_share, make_whole
 from gossamer.engines.simulation import run_together, start_run
@@ -57,8 +57,8 @@ def train(case: Case, grouping: list[list[int]], **options: Any) -> list[Host]:
     training = TrainingOptions(make_rule("gd"), ETA, seed=3, **options)
     hosts = []
     for agents in grouping:
-        params = initial_params(case.network, agents, 3, 0.5, False, torch.float64)
-        hosts.append(host_of_share(make_share(whole, agents), case.network, training, params))
+        params = draw_initial_params(case.network, agents, 3, 0.5, False, torch.float64)
+        hosts.append(make_share_host(make_share(whole, agents), case.network, training, params))
     for _ in range(STEPS):
         hosts = [host for host, _ in run_together([training_step(host) for host in hosts])]
     return hosts

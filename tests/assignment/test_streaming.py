@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oracles.graphs import adjacencies, csr, cycles
 
 from gossamer.assignment import partition_stream
-from gossamer.assignment.streaming import SLACK, _best, _rank, _restream
+from gossamer.assignment.streaming import SLACK, _find_best_agents, _rank, _restream
 from gossamer.data import load
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -75,7 +75,7 @@ def test_a_chunk_goes_where_a_plain_loop_says(adjacency: np.ndarray, m: int, see
 
 
 def test_best_and_rank_by_hand() -> None:
-    best, top = _best(
+    best, top = _find_best_agents(
         np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 1, 4, 2]), np.array([0, 0, 0, 2]), np.array([7, 8, 9])
     )
     np.testing.assert_array_equal(best, [1, 8, 2])

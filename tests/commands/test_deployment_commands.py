@@ -15,6 +15,7 @@ from gossamer.cli import app
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
 from gossamer.report.agent_tables import process_table
@@ -119,8 +120,11 @@ def test_a_site_whose_secret_lies_in_its_shard_already_is_made_whole_or_not_at_a
 @pytest.mark.parametrize(("classes", "score"), [(True, "25.0%"), (False, "0.2500")])
 def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: str) -> None:
     measured = {"train": [4.0, 1.0, 8.0], "validation": [2.0, 1.0, 4.0], "test": [0.0, 0.0, 0.0]}
-    state = {"step": 7, "metrics": measured, "neighbours": [1, 2], "bytes_in": 3e6, "bytes_out": 2e6, "refused": {},
-             "finished": False, "waiting_for": [2], "waited": 5.0}  # fmt: skip
+    state: PeerReport = {
+        "agent": 0, "step": 7, "planning": False, "epoch": 1, "metrics": measured, "neighbours": [1, 2],
+        "bytes_in": 3_000_000, "bytes_out": 2_000_000, "planned_bytes": {}, "refused": {}, "refused_from": {},
+        "dropped": 0, "cpu_seconds": 0.0, "finished": False, "all_done": False, "waiting_for": [2], "waited": 5.0,
+    }  # fmt: skip
     table = process_table({0: state}, 2, 9, classes)
     shown = {str(column.header): list(column.cells) for column in table.columns}
     assert shown["accuracy" if classes else "mse"][0] == score

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from gossamer.data import load
 from gossamer.data.fetch import SOURCES
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 
 ADJACENCY = sparse.csr_array(np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]], dtype=np.float64))
 FEATURES = sparse.csr_array(np.array([[1, 0, 0], [0, 0, 0.5], [0, 2, 0], [0, 0, 1]], dtype=np.float64))
@@ -50,6 +50,33 @@ def test_one_direction_of_an_edge_is_not_enough(tmp_path: Path) -> None:
         load(write(tmp_path, arrays(adjacency=sparse.csr_array(sparse.triu(ADJACENCY)))))
 
 
+def test_symmetrise_takes_both_directions_for_one_edge_with_the_mean_weight(tmp_path: Path) -> None:
+    adjacency = sparse.triu(ADJACENCY).tolil()
+    adjacency[2, 1] = 6.0  # against 2 at (1, 2); the other edges have one direction
+    graph = load(write(tmp_path, arrays(adjacency=sparse.csr_array(adjacency))), symmetrise=True)
+    np.testing.assert_array_equal(graph.edges, [[0, 1], [1, 2], [2, 3]])
+    np.testing.assert_array_equal(graph.weights, [1.0, 4.0, 3.0])
+    with pytest.raises(GossamerError, match="--symmetrise"):
+        load(tmp_path / "mine.npz")
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2**40, 1], [3, 10000, -1, 10000]])
+def test_labels_of_any_number_become_classes_and_keep_their_names(tmp_path: Path, labels: list[int]) -> None:
+    changes: dict[str, Any] = {"val_idx": np.array([], dtype=int)} if -1 in labels else {}
+    with pytest.warns(GossamerWarning, match="are now classes 0 to"):
+        graph = load(write(tmp_path, arrays(labels=np.array(labels), **changes)))
+    assert graph.num_classes == len({label for label in labels if label >= 0})
+    assert graph.class_names is not None
+    named = ["-1" if c < 0 else graph.class_names[c] for c in graph.targets]
+    assert named == [str(label) for label in labels]
+
+
+def test_a_column_of_labels_is_taken_for_a_list(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(load(write(tmp_path, arrays(labels=LABELS[:, None]))).targets, LABELS)
+    text = np.array([["red"], ["blue"], ["blue"], ["red"]])
+    assert load(write(tmp_path, arrays(labels=text))).class_names == ("blue", "red")
+
+
 def test_dense_features_and_positions(tmp_path: Path) -> None:
     features, positions = np.arange(8.0).reshape(4, 2), np.arange(8.0).reshape(4, 2) / 3
     graph = load(write(tmp_path, arrays(features=features, positions=positions)))
@@ -74,8 +101,7 @@ def test_real_labels_with_a_split(tmp_path: Path) -> None:
         ({"adj_matrix.indices": np.array([1, 0, 2, 1, 9, 2])}, "not a graph in the npz layout"),
         ({"adj_matrix.shape": np.array(4)}, "not a graph in the npz layout"),
         ({"attr_matrix.indptr": np.array([0, 1, 2, 3, -(2**31)], dtype=np.int32)}, "row pointers must not decrease"),
-        ({"labels": np.array([0, 1, 2**40, 1])}, "classes must be numbered below"),
-        ({"labels": np.array([0, 1, 4, 1])}, "class numbers go up to 4, and there are 4 vertices"),
+        ({"labels": np.array([[0, 1], [1, 1], [1, 0], [0, 0]]), **dict.fromkeys(SPLIT)}, "mine.npz: .*multi-label"),
         ({"features": np.float64(1.0)}, r"features \(\).*do not agree"),
         ({"labels": LABELS[:3]}, r"labels \(3,\) do not agree on the number of vertices"),
         ({"features": np.ones((5, 2))}, r"features \(5, 2\).*do not agree"),

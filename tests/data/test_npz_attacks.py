@@ -18,7 +18,7 @@ from data import test_npz, test_site, test_traffic
 from mutations import loads, mutate, mutate_array, no_longer_than
 
 from gossamer.data import load
-from gossamer.data.arrays import MOST_HEADER, open_arrays, read_array
+from gossamer.data.arrays import MAX_HEADER, open_arrays, read_array
 from gossamer.data.site import read_site
 from gossamer.data.traffic import TRAFFIC
 from gossamer.errors import GossamerError
@@ -147,7 +147,7 @@ def refused(tmp_path: Path, content: bytes, message: str) -> None:
         (headed(HEADER.replace("}", "")), "names no plain numbers"),
         (headed("{'descr': '<f8', 'fortran_order': False, 'shape': (3,"), "names no plain numbers"),
         (headed("(" * 5000), "names no plain numbers"),
-        (headed(HEADER + " " * MOST_HEADER), "expected at most 10000"),
+        (headed(HEADER + " " * MAX_HEADER), "expected at most 10000"),
         (headed(HEADER + " " * 70_000, version=b"\2\0"), "expected at most 10000"),
         (headed(HEADER)[:30], "ends too early"),
         (headed(HEADER, version=b"\7\0"), "is no array"),

@@ -65,6 +65,19 @@ def test_whole_numbers_are_classes_in_their_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(graph.targets, [2, 1, 0, -1])
 
 
+def test_minus_one_is_an_unknown_class_as_in_arrays(tmp_path: Path) -> None:
+    graph = read(tmp_path, labels="vertex,label,split\nann,3,train\nbob,1,train\ncyd,-1,\ndan,1,test\n")
+    assert graph.class_names == ("1", "3")
+    np.testing.assert_array_equal(graph.targets, [1, 0, -1, 0])
+
+
+def test_symmetrise_takes_the_mean_of_different_weights(tmp_path: Path) -> None:
+    edges = "source,target,weight\nann,bob,1\nbob,ann,3\nbob,cyd,2\ncyd,dan,5\n"
+    with pytest.raises(GossamerError, match=r"asymmetric weights: .*--symmetrise"):
+        read(tmp_path, edges=edges)
+    np.testing.assert_array_equal(load(tmp_path, symmetrise=True).weights, [2.0, 2.0, 5.0])
+
+
 def test_without_a_split_column_one_is_drawn_from_the_seed(tmp_path: Path) -> None:
     names = [f"v{i}" for i in range(60)]
     for name, text in {

@@ -17,7 +17,7 @@ from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.engines.cluster.shared_memory import SharedChannel, connect_local_ranks
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
-from gossamer.experiments.theory import small_problem
+from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs import directory
 from gossamer.runs.message_counts import between_hosts
 from gossamer.runs.run import Run
@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
         for number, case in enumerate(CASES):
             settings = settings_of(case)
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
-            state = run_training(job.start_on_ranks(small_problem(), settings))
+            state = run_training(job.start_on_ranks(draw_block_graph(), settings))
             directory.save_weights(folder / str(number), state)
             _check_bytes(state, settings)
         _train_from_shards(folder / "cut", rank)
@@ -70,7 +70,7 @@ def _train_apart(folder: Path) -> None:
     settings = settings_of("gcn, gd")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "connect_local_ranks", connect)
-        state = run_training(job.start_on_ranks(small_problem(), settings))
+        state = run_training(job.start_on_ranks(draw_block_graph(), settings))
     directory.save_weights(folder, state)
     _check_bytes(state, settings)
 
@@ -80,7 +80,7 @@ def _train_from_shards(folder: Path, rank: int) -> None:
     settings = settings_of("gcn, gd")
     with job.share_errors():
         if rank == 0:
-            cut_for_ranks(folder, small_problem(), settings, dist.get_world_size())
+            cut_for_ranks(folder, draw_block_graph(), settings, dist.get_world_size())
     half = run_training(start_on_shards(folder, steps=settings.steps // 2))
     directory.save_checkpoint(folder, half)
     dist.barrier()
@@ -93,7 +93,7 @@ def _train_from_shards(folder: Path, rank: int) -> None:
 
 def _predict(folder: Path) -> None:
     """Every rank returns all outputs, of which the first rank's are stored."""
-    outputs = predict(folder, graph=small_problem(), start=job.start_on_ranks)
+    outputs = predict(folder, graph=draw_block_graph(), start=job.start_on_ranks)
     everyone = [torch.empty_like(outputs) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, outputs)
     assert all(torch.equal(other, outputs) for other in everyone)
@@ -103,7 +103,7 @@ def _predict(folder: Path) -> None:
 
 def _check_own_shift() -> None:
     """A run with a user's shift operator is known by it, whatever hosts it."""
-    settings, graph = settings_of("gcn, gd"), small_problem()
+    settings, graph = settings_of("gcn, gd"), draw_block_graph()
     shift = start_run(graph, settings).deployment.shift * 0.5
     ranks, alone = (start(graph, settings, shift=shift) for start in (job.start_on_ranks, start_run))
     assert ranks.fingerprint == alone.fingerprint != graph.fingerprint()
@@ -120,9 +120,9 @@ def _check_mistakes(rank: int) -> None:
         ({"assignment": "nowhere"}, "rank 0: expected an assignment among"),  # which the first rank alone makes
     ):
         with pytest.raises(GossamerError, match=message):
-            job.start_on_ranks(small_problem(), settings.model_copy(update=changes))
+            job.start_on_ranks(draw_block_graph(), settings.model_copy(update=changes))
     with pytest.raises(GossamerError, match="all ranks must run the same: the data is"):
-        job.start_on_ranks(small_problem(seed=rank), settings)
+        job.start_on_ranks(draw_block_graph(seed=rank), settings)
 
 
 def _fail_on(one: int, rank: int) -> None:

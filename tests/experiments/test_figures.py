@@ -21,7 +21,7 @@ def reproduced(figure: object, name: str, dataset: str, out: Path) -> tuple[Outc
     folder = os.environ.get("GOSSAMER_DATA")
     if not folder or not (Path(folder) / SOURCES[dataset].path).is_file():
         pytest.skip(f"{SOURCES[dataset].path} is not in GOSSAMER_DATA ({folder or 'not set'})")
-    outcome = figure.reproduce(out, quick=True, seeds=2, follow=lambda *state: None)  # type: ignore[attr-defined]
+    outcome = figure.reproduce(out, quick=True, seeds=2, progress=lambda *state: None)  # type: ignore[attr-defined]
     json.dumps(outcome.to_dict())  # plain numbers and truth values alone
     for file in outcome.files:
         assert (out / file).stat().st_size > 1000
@@ -76,7 +76,7 @@ def test_rare_consensus_costs_accuracy_and_none_overfits(tmp_path: Path) -> None
 def test_a_diverged_run_is_drawn_and_no_claim_holds(
     figure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pretend(out: Path, name: str, plan: TrialPlan, follow: object) -> FigureCurves:
+    def pretend(out: Path, name: str, plan: TrialPlan, progress: object) -> FigureCurves:
         found: FigureCurves = {}
         for dataset, method, seed in plan:
             steps = list(range(0, 401, 8))
@@ -95,7 +95,7 @@ def test_a_diverged_run_is_drawn_and_no_claim_holds(
     for name in ("_table1", "_random_partition"):
         if hasattr(figure, name):
             monkeypatch.setattr(figure, name, lambda datasets: Claim("", "", True))
-    outcome = figure.reproduce(tmp_path, quick=True, seeds=3, follow=lambda *state: None)
+    outcome = figure.reproduce(tmp_path, quick=True, seeds=3, progress=lambda *state: None)
     assert not any(claim.holds for claim in outcome.claims)
     assert all("diverged" in claim.measured for claim in outcome.claims)
     assert (tmp_path / f"{outcome.name}.png").is_file()

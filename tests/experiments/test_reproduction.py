@@ -20,7 +20,7 @@ def quietly(done: int, total: int, reached: str) -> None:
 
 
 def test_sparsity_rises_to_the_minimally_connected_network(tmp_path: Path) -> None:
-    outcome = fig2.reproduce(tmp_path, quick=True, seeds=2, follow=quietly)
+    outcome = fig2.reproduce(tmp_path, quick=True, seeds=2, progress=quietly)
     assert all(claim.holds for claim in outcome.claims), outcome.claims
     with (tmp_path / "fig2.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -37,15 +37,15 @@ def test_a_stored_result_is_not_computed_again(tmp_path: Path) -> None:
         calls.append(1)
         return {"value": 0.1}
 
-    assert cache.get({"seed": 1, "radii": (0.1, 0.2)}, compute) == {"value": 0.1}
-    assert cache.get({"seed": 1, "radii": (0.1, 0.2)}, compute) == {"value": 0.1}
+    assert cache.get_or_compute({"seed": 1, "radii": (0.1, 0.2)}, compute) == {"value": 0.1}
+    assert cache.get_or_compute({"seed": 1, "radii": (0.1, 0.2)}, compute) == {"value": 0.1}
     assert len(calls) == 1
-    cache.get({"seed": 2, "radii": (0.1, 0.2)}, compute)
+    cache.get_or_compute({"seed": 2, "radii": (0.1, 0.2)}, compute)
     assert len(calls) == 2
     for path in (tmp_path / "cache").iterdir():
         path.write_text("{")
     with pytest.raises(GossamerError, match=r"is damaged.*remove it"):
-        cache.get({"seed": 1, "radii": (0.1, 0.2)}, compute)
+        cache.get_or_compute({"seed": 1, "radii": (0.1, 0.2)}, compute)
 
 
 def test_an_interrupted_reproduction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: p
     if not folder or not (Path(folder) / TRAFFIC["pems-orange"].readings.path).is_file():
         pytest.skip(f"{TRAFFIC['pems-orange'].readings.path} is not in GOSSAMER_DATA ({folder or 'not set'})")
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "empty"))
-    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=quietly)
+    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, progress=quietly)
     verdict = {claim.claim: claim.holds for claim in outcome.claims}
     assert verdict["pems-orange: the order-2 network beats the linear model"]
     assert verdict["pems-orange: order 2 beats order 1"]
@@ -78,7 +78,9 @@ def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: p
 
 def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    outcome = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: calls.append((done, total)))
+    outcome = table2.reproduce(
+        tmp_path, quick=True, seeds=5, progress=lambda done, total, _: calls.append((done, total))
+    )
     assert calls[-1] == (4, 4)
     assert "pemsd4, pemsd8 only where their files are on this machine" in outcome.claims[0].measured
     assert not outcome.claims[0].holds
@@ -88,7 +90,7 @@ def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
         (model, "distributed", "0") for model in TUNED
     }
     calls.clear()
-    again = table2.reproduce(tmp_path, quick=True, seeds=5, follow=lambda done, total, _: calls.append((done, total)))
+    again = table2.reproduce(tmp_path, quick=True, seeds=5, progress=lambda done, total, _: calls.append((done, total)))
     assert calls == [(4, 4)]  # all from the cache
     assert again == outcome
 
@@ -97,7 +99,7 @@ def test_missing_readings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
     with pytest.raises(GossamerError, match="none are in GOSSAMER_DATA or the cache"):
-        table2.reproduce(tmp_path, quick=False, seeds=5, follow=quietly)
+        table2.reproduce(tmp_path, quick=False, seeds=5, progress=quietly)
 
 
 def test_the_tuned_step_sizes_lie_inside_their_grids() -> None:

@@ -27,13 +27,13 @@ def made(steps: int = 30, decay: float = 0.3) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def short() -> dict[str, Any]:
-    return theory.measure_trajectory(theory.small_problem(), 0.25, 0.1, 60)
+    return theory.measure_trajectory(theory.draw_block_graph(), 0.25, 0.1, 60)
 
 
 def test_the_claims_of_the_theorem_hold_on_a_small_problem(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     outcome = theory.reproduce(
-        tmp_path, quick=True, seeds=1, follow=lambda done, total, what: told.append((done, total))
+        tmp_path, quick=True, seeds=1, progress=lambda done, total, what: told.append((done, total))
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
     assert len(outcome.claims) == 12
@@ -65,7 +65,7 @@ def test_what_is_measured_is_the_whole_graphs(short: dict[str, Any]) -> None:
 
     iterates, expected = [], []
     for _ in range(2):
-        iterates.append(theory._point(host))
+        iterates.append(theory._evaluate_iterate(host))
         weights = case.weights(host)
         centre = [w.mean(0, keepdim=True).expand_as(w).clone() for w in weights]
         flat, flat_centre = (torch.cat([w.flatten(1) for w in part], 1) for part in (weights, centre))
@@ -139,7 +139,7 @@ def test_the_best_stationarity_begins_at_step_1() -> None:
     assert np.isnan(best[0])
     assert best[1:].tolist() == [min(found["stationarity"][1 : t + 1]) for t in range(1, 31)]
     flat = train(  # tiny weights: the gradient grows at first
-        theory.small_problem(), agents=3, hidden=4, dropout=0.0, update="gd", step_size=0.5, initial_deviation=1e-3,
+        theory.draw_block_graph(), agents=3, hidden=4, dropout=0.0, update="gd", step_size=0.5, initial_deviation=1e-3,
         dtype="float64", steps=5, evaluate_every=1, topology="complete", baselines=False,
     )  # fmt: skip
     g = [record["stationarity"] for record in flat.run.history]
@@ -159,11 +159,11 @@ def test_the_best_stationarity_begins_at_step_1() -> None:
     ],
 )
 def test_a_broken_inequality_is_seen(short: dict[str, Any], changed: str, factor: float, fails: list[str]) -> None:
-    assert all(claim.holds for claim in theory._proof([short]))
+    assert all(claim.holds for claim in theory._check_inequalities([short]))
     broken = {**short, changed: [*short[changed][:40], *(factor * value for value in short[changed][40:])]}
     if changed == "stationarity":  # g_best is a minimum
         broken[changed] = [factor * value for value in short[changed]]
-    failed = [claim.claim for claim in theory._proof([broken]) if not claim.holds]
+    failed = [claim.claim for claim in theory._check_inequalities([broken]) if not claim.holds]
     assert [
         name for name in ("(45)", "(48)", "(49)", "(50c)", "(51)", "(52)") if any(name in text for text in failed)
     ] == fails
@@ -172,6 +172,6 @@ def test_a_broken_inequality_is_seen(short: dict[str, Any], changed: str, factor
 def test_a_rate_slower_than_the_theorems_is_seen() -> None:
     t = np.arange(2001)
     found = {**made(steps=2000, decay=0.0), "eta": 0.1}
-    assert theory._rate([{**found, "stationarity": (1 / (t + 1) ** 2).tolist()}]).holds
-    assert not theory._rate([{**found, "stationarity": (1 / (t + 1) ** 0.5).tolist()}]).holds
-    assert not theory._rate([{**found, "stationarity": (1e6 / (t + 1) ** 2).tolist()}]).holds  # above the bound
+    assert theory._check_rate([{**found, "stationarity": (1 / (t + 1) ** 2).tolist()}]).holds
+    assert not theory._check_rate([{**found, "stationarity": (1 / (t + 1) ** 0.5).tolist()}]).holds
+    assert not theory._check_rate([{**found, "stationarity": (1e6 / (t + 1) ** 2).tolist()}]).holds  # above the bound

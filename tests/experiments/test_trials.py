@@ -142,7 +142,7 @@ def test_the_search_takes_the_least_of_its_measure_and_never_a_divergence(
 ) -> None:
     ends = {0.1: 1.0, 1.0: 0.01, 10.0: 1e-9}
 
-    def pretend(cache: Cache, tried: list[dict[str, Any]], follow: object) -> list[Curve]:
+    def pretend(cache: Cache, tried: list[dict[str, Any]], progress: object) -> list[Curve]:
         assert {t["seed"] for t in tried}.isdisjoint(range(100))  # none of those that a figure shows
         return [
             curve(

@@ -56,7 +56,7 @@ def test_parts_that_are_reproduced_one_after_the_other_share_a_summary(tmp_path:
 
 
 def test_the_command_writes_and_prints_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(out: Path, quick: bool, seeds: int, follow: object) -> Outcome:
+    def pretend(out: Path, quick: bool, seeds: int, progress: object) -> Outcome:
         return Outcome("theory", [claim("a", True), claim("b", False)], [])
 
     monkeypatch.setattr(command, "load_experiments", lambda: {"theory": pretend})

@@ -11,7 +11,7 @@ from peers.memory import Hub
 
 from gossamer.agents.step import training_step
 from gossamer.engines.simulation import run
-from gossamer.experiments.theory import small_problem
+from gossamer.experiments.theory import draw_block_graph
 from gossamer.peers.process import PeerOptions, run_folder, run_peer, train_agent
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, build_host, make_deployment
@@ -28,7 +28,7 @@ def deployed(**changes: Any) -> tuple[Deployment, Settings]:
         {"dataset": "blocks", "agents": M, "topology": "ring", "steps": STEPS, "hidden": 8, "dtype": "float64",
          "evaluate_every": 25, "checkpoint_every": 10, "step_size": 0.1, "initial_deviation": 0.3, **changes}
     )  # fmt: skip
-    graph = small_problem()
+    graph = draw_block_graph()
     owner = make_deployment(graph, settings).assignment
     return make_deployment(replace(graph, train=graph.train & (owner != M - 1)), settings, assignment=owner), settings
 

@@ -40,7 +40,7 @@ PROBLEMS: list[dict[str, Any]] = [  # consensus in every step, every third, neve
     {"topology": "line", "update": "gd", "consensus_every": 3},
     {"topology": "ring", "consensus_every": 0},
 ]
-ANEW = 10  # every so many schedules the training steps are computed, not memoise_program
+ANEW = 10  # every so many schedules the training steps are computed, not taken from memory
 
 
 @cache

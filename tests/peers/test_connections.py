@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,11 +17,11 @@ from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.network import connections as module
 from gossamer.peers.network.connections import (
     ACCEPT_BURST,
-    HANDSHAKE_BYTES,
-    PENDING,
-    PENDING_PER_HOST,
-    PER_NEIGHBOUR,
-    REPLY_BYTES,
+    MAX_HANDSHAKE_BYTES,
+    MAX_PENDING,
+    MAX_PENDING_PER_HOST,
+    MAX_PER_NEIGHBOUR,
+    MAX_REPLY_BYTES,
     WELCOME_BYTES,
     Connections,
 )
@@ -82,8 +82,8 @@ def line() -> Iterator[Line]:
 
 
 def test_the_oldest_pending_connections_of_a_host_make_room(line: Line) -> None:
-    ends = [line.come()[0] for _ in range(PENDING_PER_HOST + 8)]
-    assert [is_open(far) for far in ends] == [False] * 8 + [True] * PENDING_PER_HOST
+    ends = [line.come()[0] for _ in range(MAX_PENDING_PER_HOST + 8)]
+    assert [is_open(far) for far in ends] == [False] * 8 + [True] * MAX_PENDING_PER_HOST
     assert len(line.shut) == 8
     host, port = ends[0].getsockname()
     assert line.shut[0] == (f"{host}:{port}", "too many without a message")
@@ -91,9 +91,9 @@ def test_the_oldest_pending_connections_of_a_host_make_room(line: Line) -> None:
 
 def test_all_neighbours_may_come_at_once_from_one_host() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        line = Line(server, neighbours=PENDING_PER_HOST)
+        line = Line(server, neighbours=MAX_PENDING_PER_HOST)
         with line.ends:
-            ends = [line.come()[0] for _ in range(PER_NEIGHBOUR * PENDING_PER_HOST)]
+            ends = [line.come()[0] for _ in range(MAX_PER_NEIGHBOUR * MAX_PENDING_PER_HOST)]
             assert all(map(is_open, ends))
             line.connections.close()
 
@@ -108,10 +108,10 @@ def test_a_number_of_a_socket_of_another_family_is_no_connection(line: Line) -> 
 @pytest.mark.skipif(sys.platform != "linux", reason="other hosts of the loopback interface")
 def test_many_hosts_do_not_drive_out_one_that_has_few(line: Line) -> None:
     honest = line.come("127.0.0.2")[0]
-    for number in range(2 * PENDING):
+    for number in range(2 * MAX_PENDING):
         line.come(f"127.0.1.{number % 8}")
     assert is_open(honest)
-    assert line.connections._pending.size == PENDING
+    assert line.connections._pending.size == MAX_PENDING
 
 
 def test_an_event_takes_the_same_work_however_many_came(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,22 +130,24 @@ def test_an_event_takes_the_same_work_however_many_came(monkeypatch: pytest.Monk
         def close(self) -> None:
             calls["close"] += 1
 
-    made: Any = module._Connection
-    monkeypatch.setattr(module, "_duplicate", lambda number, near: made(Nothing(), f"10.0.0.{number % 200}", number))
+    def open_nothing(descriptor: int, local_port: int) -> Any:
+        return module._Connection(cast("Any", Nothing()), f"10.0.0.{descriptor % 200}", descriptor)
+
+    monkeypatch.setattr(module, "_open_duplicate", open_nothing)
     connections = Connections(SHARE, 1, True, lambda address, why: calls.update(["shut"]))
     for number in range(4000):
         before = calls.total()
         connections.on_accepted(number, 1)
         assert calls.total() - before <= 4  # one other is looked at, shut and closed
-        assert len(connections._accepted) <= PENDING
-    assert calls["shut"] == 4000 - PENDING
+        assert len(connections._accepted) <= MAX_PENDING
+    assert calls["shut"] == 4000 - MAX_PENDING
 
 
 @LINUX
 def test_before_its_handshake_is_finished_a_connection_may_send_little(line: Line) -> None:
     (far, near), (other, end) = line.come(), line.come()
-    pass_on(far, near, HANDSHAKE_BYTES)
-    pass_on(other, end, HANDSHAKE_BYTES)
+    pass_on(far, near, MAX_HANDSHAKE_BYTES)
+    pass_on(other, end, MAX_HANDSHAKE_BYTES)
     line.connections.enforce_limits()
     assert is_open(far)
     pass_on(far, near, 1)
@@ -154,7 +156,7 @@ def test_before_its_handshake_is_finished_a_connection_may_send_little(line: Lin
     line.connections.enforce_limits()
     assert not is_open(far)
     assert is_open(other)
-    assert [why for _, why in line.shut] == ["more than a handshake before its end"]
+    assert [why for _, why in line.shut] == ["too many bytes before the end of its handshake"]
     line.connections.on_accepted(near.fileno(), line.port + 1)  # a number that by now has another use
     assert near.fileno() not in line.connections._accepted
 
@@ -163,7 +165,7 @@ def test_before_its_handshake_is_finished_a_connection_may_send_little(line: Lin
 def test_a_connection_is_shut_at_its_share_and_not_before(line: Line) -> None:
     far, near = line.come()
     line.finish(far, near)
-    pass_on(far, near, HANDSHAKE_BYTES + SHARE)
+    pass_on(far, near, MAX_HANDSHAKE_BYTES + SHARE)
     line.connections.enforce_limits()
     pass_on(far, near, 200)
     line.connections.on_delivered(near.fileno(), 1, [165])  # 200 with 33 for its encryption and 2 for its header
@@ -194,11 +196,11 @@ def test_a_neighbour_has_two_connections_and_the_newest_stay(line: Line) -> None
 
 @LINUX
 def test_connections_without_a_message_are_few(line: Line) -> None:
-    ends = [line.come() for _ in range(PER_NEIGHBOUR + 3)]
+    ends = [line.come() for _ in range(MAX_PER_NEIGHBOUR + 3)]
     for far, near in ends:
         line.finish(far, near)
     line.connections.enforce_limits()
-    assert [is_open(far) for far, _ in ends] == [False] * 3 + [True] * PER_NEIGHBOUR
+    assert [is_open(far) for far, _ in ends] == [False] * 3 + [True] * MAX_PER_NEIGHBOUR
     assert line.connections._pending.size == 0
 
 
@@ -242,11 +244,11 @@ def test_connections_that_come_too_fast_wait(line: Line) -> None:
 def test_next_to_nothing_is_taken_from_an_outgoing_connection(line: Line) -> None:
     far, near = line.come()
     line.connections.on_connected(3, far.fileno(), line.port)
-    pass_on(near, far, REPLY_BYTES)
+    pass_on(near, far, MAX_REPLY_BYTES)
     assert line.connections.enforce_limits() == []
     pass_on(near, far, 1)
     line.connections.enforce_limits()
-    assert line.shut == [(f"127.0.0.1:{line.port}", "messages over the connection that leads to it")]
+    assert line.shut == [(f"127.0.0.1:{line.port}", "messages over the connection that is only for sending to it")]
     assert line.connections.enforce_limits() == [3]  # until ZeroMQ makes another
     line.connections.on_disconnected(3)
     assert line.connections.enforce_limits() == []

@@ -18,7 +18,7 @@ from gossamer.files import write_atomically
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network import connections
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import PENDING_PER_HOST, REPLY_BYTES
+from gossamer.peers.network.connections import MAX_PENDING_PER_HOST, MAX_REPLY_BYTES
 from gossamer.peers.network.sockets import Sockets, derive_public_key, make_curve_keys
 
 LARGEST = 10_000
@@ -110,13 +110,13 @@ def test_strangers_do_not_take_all_descriptors(place: Place, tmp_path: Path) -> 
             friend.send(0, b"hello")
             while pipe.poll(0.1):
                 few = pipe.recv()
-            return few < 2 * PENDING_PER_HOST + 60
+            return few < 2 * MAX_PENDING_PER_HOST + 60
 
         wait_until(is_back_to_few, "a neighbour is heard, and most connections have been shut")
         friend.close()
         assert process.is_alive()
         refused = ended(process, pipe)
-    assert refused["flood"] + refused["handshake"] >= 2 * DESCRIPTORS - 2 * PENDING_PER_HOST
+    assert refused["flood"] + refused["handshake"] >= 2 * DESCRIPTORS - 2 * MAX_PENDING_PER_HOST
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
@@ -169,7 +169,7 @@ def test_what_is_pushed_back_over_an_outgoing_connection_costs_the_neighbour_its
                 if name not in seen:
                     seen.add(name)
                     for _ in range(100):
-                        server.send_multipart([name, bytes(REPLY_BYTES - 100)])
+                        server.send_multipart([name, bytes(MAX_REPLY_BYTES - 100)])
             return len(seen) >= 2 or not process.is_alive()
 
         wait_until(has_come_again, "the connection is made anew")

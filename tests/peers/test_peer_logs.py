@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from peers.disks import capture_log
@@ -62,15 +63,11 @@ def test_a_training_logs_its_epochs_and_its_end_and_prints_nothing(
 
 def report(**changes: object) -> PeerReport:
     usual: PeerReport = {
-        "agent": 1,
-        "step": 4,
-        "epoch": 2,
-        "metrics": None,
-        "all_done": False,
-        "finished": False,
-        "refused": {},
-    }
-    return {**usual, "waiting_for": [0], "waited": 0.0, **changes}
+        "agent": 1, "step": 4, "planning": False, "epoch": 2, "metrics": None, "neighbours": [0], "bytes_in": 0,
+        "bytes_out": 0, "planned_bytes": {}, "refused": {}, "refused_from": {}, "dropped": 0, "cpu_seconds": 0.0,
+        "finished": False, "all_done": False, "waiting_for": [0], "waited": 0.0,
+    }  # fmt: skip
+    return cast(PeerReport, {**usual, **changes})
 
 
 def test_progress_is_logged_when_it_has_changed_and_waiting_when_it_has_doubled() -> None:

@@ -15,6 +15,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.sockets import Sockets
 from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
+from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.wire import FRAME, Frame, decode, encode, read_payload
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.message_counts import count_messages
@@ -43,7 +44,7 @@ def test_fifty_steps_of_peers_equal_the_simulation(tmp_path: Path, changes: dict
 def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path) -> None:
     deployment, settings = deployed(update="gd", evaluate_every=1000)
     folders = write_local_shards(tmp_path, deployment, settings)
-    last: dict[int, dict[str, Any]] = {}
+    last: dict[int, PeerReport] = {}
     assert in_threads(folders, PeerOptions(on_report=lambda state: last.update({state["agent"]: state}))) == []
     planned = count_messages(deployment, settings)
     sent = {phase: sum(s["planned_bytes"].get(phase, 0) for s in last.values()) for phase in ("backward", "consensus")}
@@ -79,7 +80,7 @@ def test_a_neighbour_that_lies_is_named_in_the_log_the_report_and_the_error(
         send(sockets, neighbour, message)
 
     monkeypatch.setattr(Sockets, "send", lie)
-    reports: dict[int, dict[str, Any]] = {}
+    reports: dict[int, PeerReport] = {}
     failures = in_threads(folders, PeerOptions(on_report=lambda s: reports.update({s["agent"]: s}), give_up=4.0))
     assert len(failures) == len(folders)
     (told,) = [str(one) for one in failures if str(one).startswith("agent 0 ")]

@@ -20,7 +20,7 @@ from gossamer.peers import refusals as log
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import HANDSHAKE_BYTES
+from gossamer.peers.network.connections import MAX_HANDSHAKE_BYTES
 from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets, make_curve_keys
 from gossamer.peers.refusals import RefusalLog
 
@@ -235,6 +235,6 @@ def test_what_encryption_adds_to_a_part_is_known(pair: Pair) -> None:
             count = count if came else arrived  # what a busy machine lost on the way is sent again
     (connection,) = sockets._connections._accepted.values()
     told = connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
-    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.delivered_bytes < HANDSHAKE_BYTES
+    assert 0 <= struct.unpack_from("@Q", told, 128)[0] - connection.delivered_bytes < MAX_HANDSHAKE_BYTES
     assert heard.found == []
     friend.close()

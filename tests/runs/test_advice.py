@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from agents.cases import make_case
+from oracles.graphs import path_graph
+from rich.console import Console
 
 from gossamer import api
 from gossamer.data import load
 from gossamer.engines.simulation import start_run
-from gossamer.errors import GossamerWarning
-from gossamer.runs.advice import label_skew, warn_of_agents_apart
+from gossamer.errors import DivergedError, GossamerWarning
+from gossamer.report.terminal import show_scores
+from gossamer.runs.advice import label_skew, measure_guessing, warn_of_agents_apart
 from gossamer.runs.settings import make_settings
 from gossamer.runs.training import run_training
 
@@ -94,3 +97,81 @@ def test_agents_that_are_driven_apart_are_warned_of_once(gamma: str, warned: boo
     messages = [str(one.message) for one in caught if "move apart" in str(one.message)]
     assert len(messages) == warned
     assert all("--compress choco:randk=0.1,gamma=0.1" in text for text in messages)
+
+
+def train_and_catch(dataset: Any, **options: Any) -> tuple[api.Result, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GossamerWarning)
+        result = api.train(dataset, **{"agents": 2, "topology": "complete", "baselines": False, **options})
+    return result, [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("mask", ["validation", "test"])
+def test_an_empty_mask_is_warned_of_and_its_score_is_a_dash(mask: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result, messages = train_and_catch(path_graph(**{mask: []}), **SHORT)
+    (text,) = messages
+    assert text.startswith(f"the {mask} mask is empty")
+    assert f"mark some labelled vertices for {mask}" in text
+    show_scores(Console(width=100), {"distributed": result.summary["distributed"]})
+    shown = capsys.readouterr().out
+    assert "nan" not in shown
+    assert " - " in shown
+    assert not train_and_catch(path_graph(), **SHORT)[1]
+
+
+@pytest.mark.parametrize(("names", "shown"), [(None, "2, 3"), (("a", "b", "c", "d"), "c, d")])
+def test_classes_without_a_training_label_are_warned_of(names: tuple[str, ...] | None, shown: str) -> None:
+    graph = path_graph(targets=[0, 1, 2, 3], class_names=names)
+    _, messages = train_and_catch(graph, **SHORT)
+    (text,) = messages
+    assert text.startswith(f"2 of 4 classes have no training label and will not be learnt ({shown}); mark some")
+
+
+def test_the_loss_of_guessing_is_that_of_the_best_constant() -> None:
+    settings = make_settings({"agents": 2, "topology": "complete"})
+    classes = start_run(path_graph(train=[0, 1, 2], validation=[], targets=[0, 1, 1, 0]), settings)
+    assert measure_guessing(classes) == pytest.approx(-(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3)
+    values = start_run(path_graph(train=[0, 1, 2], validation=[], targets=[[1.0, 8], [2, 8], [6, 2], [0, 0]]), settings)
+    assert measure_guessing(values) == pytest.approx((np.var([1, 2, 6]) + np.var([8, 8, 2])) / 2)
+
+
+@pytest.mark.parametrize("targets", [[0, 1, 0, 1], [1.0, 2.0, 1.5, 0.5]])
+@pytest.mark.parametrize(
+    ("options", "warned"), [({"initial_deviation": 0.0}, True), ({"steps": 20}, False), ({}, False)]
+)
+def test_a_loss_that_stays_at_that_of_guessing_is_warned_of(
+    targets: list[float], options: dict[str, Any], warned: bool
+) -> None:
+    """Weights that are nought stay so; a short run has had no chance to learn."""
+    graph = path_graph(targets=targets, features=np.eye(4), weights=None)
+    how = {"initial_deviation": 0.5, "dropout": 0.0, "update": "adam", "step_size": 0.1, "steps": 100, "hidden": 8}
+    result, messages = train_and_catch(graph, **{**how, **options})
+    nothing = [text for text in messages if text.startswith("nothing was learnt: after 100 steps the training loss is")]
+    assert len(nothing) == len(messages) == warned, result.summary["distributed"]
+    assert all("try another --step-size" in text for text in nothing)
+
+
+def test_plain_consensus_that_does_not_hold_the_agents_together_is_warned_of() -> None:
+    """On the way, once, and at the end; without consensus agents are to differ."""
+    graph = load("digits")
+    how = {"agents": 5, "update": "gd", "step_size": 0.5, "steps": 100, "initial_deviation": 0.1}
+    _, messages = train_and_catch(graph, **how, consensus_every=1000)
+    assert sum("the agents' weights move apart" in text for text in messages) <= 1
+    (end,) = [text for text in messages if text.startswith("the agents have not agreed")]
+    assert "--step-size" in end
+    assert not train_and_catch(graph, **how, consensus_every=0)[1]
+    assert not train_and_catch(graph, **how)[1]
+    host = make_case().host()
+    with pytest.warns(GossamerWarning, match=r"the agents' weights move apart.*try a smaller --step-size"):
+        assert warn_of_agents_apart(host, make_settings({}), [10.0**k for k in range(9)])
+
+
+@pytest.mark.parametrize("update", ["gd", "momentum"])
+def test_absurd_weights_are_a_divergence_although_the_loss_is_finite(update: str) -> None:
+    with pytest.raises(DivergedError, match=r"weights beyond 1e\+12 at step 10: the run has diverged; try a smaller"):
+        train_and_catch("digits", agents=10, topology="admm", update=update, step_size=1e9, steps=10)
+
+
+def test_large_weights_are_warned_of() -> None:
+    _, messages = train_and_catch("digits", update="adam", step_size=1e9, steps=50)
+    assert any("try a smaller --step-size" in text and text.startswith("a weight is") for text in messages)

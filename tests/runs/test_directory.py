@@ -92,7 +92,8 @@ def test_order_one_weights_have_no_power_axis_and_zero_steps_write_the_start(tmp
 def test_scores_on_an_empty_mask_are_null_and_a_resumed_run_reads_them(tmp_path: Path) -> None:
     case = make_case(n=40)
     graph = replace(case.graph, validation=np.zeros(40, dtype=bool))
-    result = train(graph, out=tmp_path / "run", agents=4, steps=3, topology="complete", baselines=False)
+    with pytest.warns(GossamerWarning, match="the validation mask is empty"):
+        result = train(graph, out=tmp_path / "run", agents=4, steps=3, topology="complete", baselines=False)
     assert np.isnan(result.summary["distributed"]["validation"]["accuracy"])
     content = json.loads((tmp_path / "run" / "run.json").read_text(), parse_constant=pytest.fail)
     assert content["summary"]["distributed"]["validation"] == {"loss": None, "accuracy": None}

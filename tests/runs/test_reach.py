@@ -112,7 +112,7 @@ def test_many_agents_mix_by_the_sparse_product() -> None:
     m = 50
     C = topology.metropolis_weights(topology.ring(m))
     mixing = make_mixing(HostedCombination(C, range(m)), torch.float64)
-    assert not isinstance(mixing.inside, torch.Tensor)
+    assert not isinstance(mixing.local_block, torch.Tensor)
     psi = {"w": torch.randn(m, 3, 2, dtype=torch.float64)}
     mixed = run(mixing(psi, {"w": torch.empty(m, 3, 2, dtype=torch.float64)}, {}, 0, 0))
     torch.testing.assert_close(mixed["w"], torch.einsum("kz,zio->kio", torch.tensor(C), psi["w"]))

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from gossamer.errors import GossamerError
-from gossamer.runs.settings import make_settings, read_settings
+from gossamer.runs.settings import make_settings
+from gossamer.runs.toml_files import read_settings
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"step_sze": 1}, "unknown setting 'step_sze'; did you mean 'step_size'"),
-        ({"zzz": 1}, "known: dataset, agents"),
+        ({"zzz": 1}, "known: dataset, symmetrise, agents"),
         ({"agents": 0}, "agents = 0: input should be greater than or equal to 1"),
         ({"agents": "many"}, "agents = 'many': input should be a valid integer"),
         ({"dropout": 1.0}, "dropout = 1.0: input should be less than 1"),

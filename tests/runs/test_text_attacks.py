@@ -20,8 +20,8 @@ from gossamer.files import read_text
 from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.shards.site_files import MAX_CLASSES, MAX_OTHER_BYTES
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings, read_settings
-from gossamer.runs.toml_files import MOST_BRACKETS, MOST_DOTS, MOST_TOML_BYTES, read_toml
+from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings
+from gossamer.runs.toml_files import MAX_BRACKETS, MAX_DOTS, MAX_TOML_BYTES, read_settings, read_toml
 
 VALUES: tuple[Any, ...] = (
     *(0, -1, 2**63, 0.5, -1e300, "inf", "nan", "'text'", "''", "true", "[]", "{}", "[1, [2]]", "1979-05-27", "{a = 1}"),
@@ -136,17 +136,17 @@ def test_mutations_of_hosts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a" + ".a" * 5000 + " = 1", f"line 1: expected at most {MOST_DOTS} dots in a key"),
-        ("\n['a'" + ".'a'" * 5000 + "]", f"line 2: expected at most {MOST_DOTS} dots in a key"),
-        ("a" + " . a" * 5000 + " = 1", f"expected at most {MOST_DOTS} dots in a key"),
-        ("x = { a" + ".a" * 5000 + " = 1 }", f"expected at most {MOST_DOTS} dots in a key"),
-        ("a = " + "[" * 100_000, f"expected at most {MOST_BRACKETS} brackets inside each other"),
-        ("a = " + "[\n" * 100 + "]" * 100, f"expected at most {MOST_BRACKETS} brackets inside each other"),
-        ("a = " + "{b = " * 100_000, f"expected at most {MOST_BRACKETS} brackets inside each other"),
+        ("a" + ".a" * 5000 + " = 1", f"line 1: expected at most {MAX_DOTS} dots in a key"),
+        ("\n['a'" + ".'a'" * 5000 + "]", f"line 2: expected at most {MAX_DOTS} dots in a key"),
+        ("a" + " . a" * 5000 + " = 1", f"expected at most {MAX_DOTS} dots in a key"),
+        ("x = { a" + ".a" * 5000 + " = 1 }", f"expected at most {MAX_DOTS} dots in a key"),
+        ("a = " + "[" * 100_000, f"expected at most {MAX_BRACKETS} brackets inside each other"),
+        ("a = " + "[\n" * 100 + "]" * 100, f"expected at most {MAX_BRACKETS} brackets inside each other"),
+        ("a = " + "{b = " * 100_000, f"expected at most {MAX_BRACKETS} brackets inside each other"),
         ('a = """' + ' \\"""' * 100_000, "not valid TOML"),
         ("agents = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
         ("agents = 1\nagents = 2", "not valid TOML: Cannot overwrite"),
-        ("x" * (MOST_TOML_BYTES + 1), "has more than 1.0 MB, the most that is read"),
+        ("x" * (MAX_TOML_BYTES + 1), "has more than 1.0 MB, the most that is read"),
     ],
 )
 def test_toml_that_would_take_long_or_deep(tmp_path: Path, text: str, message: str) -> None:
@@ -281,7 +281,7 @@ def test_a_device_without_an_end_is_not_read_to_it() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(GossamerError, match="cannot read /dev/zero: expected a file"):
-            read_text(Path("/dev/zero"), MOST_TOML_BYTES)
-        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_TOML_BYTES
+            read_text(Path("/dev/zero"), MAX_TOML_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_TOML_BYTES
     finally:
         tracemalloc.stop()

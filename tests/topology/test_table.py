@@ -15,7 +15,8 @@ B = np.array([[0, 3, 0, 0], [3, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 0]], dtype=np.
 def hypercube(num_agents: int) -> topology.Links:
     """Agents whose numbers differ in one bit talk."""
     k, z = np.indices((num_agents, num_agents))
-    return np.asarray(np.bitwise_count(k ^ z) == 1)
+    different = k ^ z
+    return np.asarray((different > 0) & (different & (different - 1) == 0))
 
 
 def settings(name: str, **changes: object) -> Settings:

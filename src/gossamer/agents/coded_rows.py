@@ -59,7 +59,7 @@ class CodedRows:
             {_direct(phase, link): codes[chosen] for link, chosen in here.groups},
             {_direct(phase, link): (len(chosen), *codes.shape[1:]) for link, chosen in there.groups},
             self.codec.dtype,
-            self.codec.largest,
+            self.codec.bound_magnitude,
         )
 
         def collect() -> Tensor:

@@ -36,4 +36,5 @@ class Outbox:
     messages: Mapping[Link, Message]
     expected: Mapping[Link, tuple[int, ...]]
     dtype: torch.dtype | None = None  # of all messages of the exchange; None: the run's own
-    largest: Callable[[Tensor], float] | None = None  # magnitude of the numbers that a message of codes stands for
+    # Bound on the magnitude of the numbers that a message of codes stands for; None: messages are the numbers
+    bound_magnitude: Callable[[Tensor], float] | None = None

@@ -1,4 +1,6 @@
-"""A host: a set of agents with their share of the data, the plans, C, and their weights, stacked over the agents.
+"""A host: some of the agents with their share of the data, their passes and consensus, and their weights.
+
+Weights are stacked along a first axis of agents.
 
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
@@ -25,20 +27,20 @@ from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 
 # Prefixes of the names in a host's state, which also stand in checkpoints
-MIXED_WEIGHTS = "weights."  # state of the consensus of weights
-TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking: s_k and the last g_k
-MIXED_TRACKER = "mixed-tracker."  # state of the consensus of s_k
+WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
+TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking (step.py): s_k and the last g_k
+TRACKER_CONSENSUS = "mixed-tracker."  # state of the consensus of s_k
 
-NUMBERS_AT_ONCE = 1 << 21  # of a layer's widest array, if there is a batch axis: near a cache
+CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of time steps: 8 MiB of float32, near a cache
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The choices of Algorithm 1 that are not data."""
+    """Options of Algorithm 1."""
 
     rule: UpdateRule
-    step_size: float  # the centralised one
-    step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is (C1), above it (C2)
+    step_size: float  # of centralised training; see step.py for the agents'
+    step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is constant, (C1); more is diminishing, (C2)
     weight_decay: float = 0.0
     consensus_every: int = 1  # 0: never
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
@@ -60,13 +62,15 @@ class HostedTopology:
 
 @dataclass(frozen=True)
 class Host:
+    """The hosted agents before a step of training."""
+
     agents: tuple[int, ...]
     num_agents: int
     num_labelled: int  # |T_D|, of all agents
     network: Network
     training: TrainingOptions
     topologies: tuple[HostedTopology, ...]  # of steps 0, 1, ...; after the last comes the first again
-    num_times: int | None  # time steps with a training example, all those of train_pass, if there is a batch axis
+    num_times: int | None  # number of time steps with a training example; None without a time axis
     chunk: int  # time steps that go through the network at once
     params: Params
     state: StateDict
@@ -107,18 +111,21 @@ def make_host(
     receptive_field: bool = True,
     hosting: NDArray[np.int64] | None = None,
 ) -> Host:
-    """The host of the given agents, for a sequence of topologies (D, C). Without `receptive_field`, training computes
-    every vertex, as a reference."""
+    """Make the host of the given agents, for a sequence of topologies (D, C).
+
+    `hosting` is the host of each agent [m], for links between hosts. Without `receptive_field`, training computes every
+    vertex: slower, a reference for tests. The last options are those of `draw_initial_params`.
+    """
     whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field)
     share = make_share(whole, agents, hosting)
-    params = initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
-    return host_of_share(share, network, training, params)
+    params = draw_initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
+    return make_share_host(share, network, training, params)
 
 
-def host_of_share(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
-    """The host of a share's agents, with these weights to start from."""
-    topologies = tuple(_lay_out(share, one, network, training, params) for one in share.topologies)
-    state = _consensus_state(topologies[0].consensus, params, training.track)
+def make_share_host(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
+    """Make the host of a share's agents, with these weights to start from."""
+    topologies = tuple(_set_up_topology(share, one, network, training, params) for one in share.topologies)
+    state = _init_consensus_state(topologies[0].consensus, params, training.track)
     if len(topologies) > 1 and topologies[0].consensus.init(params):
         raise GossamerError(
             "this consensus method remembers what was sent over each link, and the links change from step to step; "
@@ -131,46 +138,39 @@ def host_of_share(share: Share, network: Network, training: TrainingOptions, par
         network=network,
         training=training,
         topologies=topologies,
-        num_times=_num_times(share, training.batch),
-        chunk=_chunk(share.num_vertices, network),
+        num_times=_count_train_times(share, training.batch),
+        chunk=_choose_chunk(share.num_vertices, network),
         params=params,
         state=training.rule.init(params) | state,
     )
 
 
-def _lay_out(
-    share: Share, one: TopologyShare, network: Network, training: TrainingOptions, params: Params
+def _set_up_topology(
+    share: Share, topology: TopologyShare, network: Network, training: TrainingOptions, params: Params
 ) -> HostedTopology:
     dtype = next(iter(params.values())).dtype
-    layout = make_layout(one.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, hosted, between = training.row_codec, None, layout
-    if codec is not None:  # it sees the rows of every pair of agents, also on one host
-        hosted = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
-        between = make_layout(one.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
-    protected = codec is not None and codec.protects
-    full = make_pass(
-        share,
-        between if protected else layout,
-        network,
-        dtype,
-        one.full_fields,
-        None,
-        None,
-        hosted if protected else None,
-    )
-    C = HostedCombination(one.combination, share.agents, share.hosting, share.slots)
+    layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting)
+    codec, hosted_codec, train_layout = training.row_codec, None, layout
+    if codec is not None:  # between any two agents, on one host too, so that a hosting does not change the result
+        hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
+        train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
+    full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
+    full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, None, full_codec)
+    C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots)
     return HostedTopology(
-        train_pass=make_pass(share, between, network, dtype, one.train_fields, share.train_times, full, hosted),
+        train_pass=make_pass(
+            share, train_layout, network, dtype, topology.train_fields, share.train_times, full, hosted_codec
+        ),
         full_pass=full,
         consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
     )
 
 
-def _consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
-    state = {f"{MIXED_WEIGHTS}{name}": part for name, part in consensus.init(params).items()}
+def _init_consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
+    state = {f"{WEIGHT_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
-        state |= {f"{MIXED_TRACKER}{name}": part for name, part in consensus.init(params).items()}
+        state |= {f"{TRACKER_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     return state
 
 
@@ -179,14 +179,15 @@ def select_state(state: StateDict, prefix: str) -> StateDict:
     return {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
 
 
-def initial_params(
+def draw_initial_params(
     network: Network, agents: Sequence[int], seed: int, deviation: float, same: bool, dtype: torch.dtype
 ) -> Params:
-    """Gaussian weights, separate for each agent or the same for all (Sec. V-A); what is not random starts at 0."""
+    """Draw Gaussian weights, separate for each agent or the same for all (Sec. V-A); other parameters start at 0."""
     params: Params = {}
     for index, layer in enumerate(network.layers):
         for number, (name, (shape, random)) in enumerate(layer.parameters().items()):
             if random:
+                # The first parameter's stream has no number: it is that of layers with a single random parameter.
                 streams = [(0 if same else k, index, *([number] if number else [])) for k in agents]
                 drawn = torch.stack([draw_normal(shape, seed, *stream) for stream in streams])
                 params[f"layer.{index}.{name}"] = (drawn * deviation).to(dtype)
@@ -195,8 +196,8 @@ def initial_params(
     return params
 
 
-def _num_times(share: Share, batch: int) -> int | None:
-    """The number of time steps with a training example, which are those that the training pass computes."""
+def _count_train_times(share: Share, batch: int) -> int | None:
+    """Number of time steps with a training example, those that the training pass computes. Refuse a larger batch."""
     times = share.train_times
     if batch and times is None:
         raise GossamerError(
@@ -211,7 +212,10 @@ def _num_times(share: Share, batch: int) -> int | None:
     return None if times is None else len(times)
 
 
-def _chunk(num_vertices: int, network: Network) -> int:
-    """Time steps to take at once, the same on every host: the widest array stays near NUMBERS_AT_ONCE."""
+def _choose_chunk(num_vertices: int, network: Network) -> int:
+    """Time steps to take at once: the whole graph's widest array stays near CHUNK_NUMBERS.
+
+    By the whole graph, not the host's part, because all hosts must exchange the same chunks.
+    """
     widest = max(max(layer.inputs, layer.width, layer.outputs) * len(layer.gather.powers) for layer in network.layers)
-    return max(1, NUMBERS_AT_ONCE // (num_vertices * widest))
+    return max(1, CHUNK_NUMBERS // (num_vertices * widest))

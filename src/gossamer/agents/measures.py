@@ -16,6 +16,7 @@ from gossamer.model import Params
 from gossamer.model.losses import losses
 
 EVALUATION = 1 << 20  # first number of an evaluation's parts, so that a codec draws other numbers than in training
+MAGNITUDE_LIMIT = 1e12  # of every weight: in float32 the sum of a million squares is finite
 ScoreSums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
 Scores = dict[str, dict[str, float]]
 

@@ -24,7 +24,7 @@ from gossamer.model.gather import Gather, VertexMask
 from gossamer.model.layers import Edges, Outputs
 from gossamer.model.sparse import make_operator
 
-ALMOST_ALL = 0.9  # of the hosted vertices
+ALMOST_ALL = 0.9  # fraction of the hosted vertices from which on a first layer computes all of them
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def make_plan(
         rows = [order[here] for here in held]
         inputs = order[np.logical_or.reduce([held[p] for p in gather.powers])]
         position = positions(inputs, n)
-        slabs = len(gather.powers)
+        num_powers = len(gather.powers)
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
@@ -94,7 +94,7 @@ def make_plan(
                 gather=gather,
                 inputs=inputs,
                 input_row=np.concatenate([position[rows[p]] for p in gather.powers]),
-                slab=np.concatenate([agents[p] * slabs + t for t, p in enumerate(gather.powers)]),
+                slab=np.concatenate([agents[p] * num_powers + t for t, p in enumerate(gather.powers)]),
                 sizes=tuple(len(r) for r in rows),
                 propagations=tuple(reversed(propagations)),
                 within=tuple(
@@ -110,9 +110,9 @@ def make_plan(
 def receptive_fields(shift: Any, gathers: Sequence[Gather], outputs: VertexMask) -> list[list[VertexMask]]:
     """`walk_fields` on the whole graph."""
     rows = sparse.csr_array(shift)
-    # The columns of D as rows, without moving an entry; products of truth values are "is there any".
-    backwards = sparse.csc_array((rows.data != 0, rows.indices, rows.indptr), shape=rows.shape[::-1])
-    return drive(walk_fields(gathers, outputs), lambda rows: np.asarray(backwards @ rows, dtype=bool))
+    # D^T without moving an entry: the arrays of CSR read as CSC. A sum of truth values is true if any of them is.
+    transposed = sparse.csc_array((rows.data != 0, rows.indices, rows.indptr), shape=rows.shape[::-1])
+    return drive(walk_fields(gathers, outputs), lambda rows: np.asarray(transposed @ rows, dtype=bool))
 
 
 def walk_fields(
@@ -120,7 +120,7 @@ def walk_fields(
 ) -> Generator[VertexMask, VertexMask, list[list[VertexMask]]]:
     """For each layer the fields U_0, ..., U_P that the output vertices need of it, N_i^K of Sec. II.
 
-    Yields rows and is sent those that D needs to reach them, by whoever knows D.
+    Yields vertices i and is sent the vertices j with D_ij != 0 for one of them, by a caller who knows D.
     """
     fields: list[list[VertexMask]] = []
     for gather in reversed(gathers):

@@ -1,9 +1,11 @@
-"""Planning between sites that do not pool their data: each ends with the share that would be cut from the whole graph.
+"""Planning between sites that do not pool data: each gets the share that `make_share` would cut from the whole graph.
 
-A generator of exchanges like the training step, by messages between neighbours alone: a handshake, which compares what
-both endpoints of a link must have alike; the degrees of boundary vertices (D_ij is a function of A_ij and two degrees);
-marks of the receptive fields on boundary vertices, one exchange for each propagation; and counts of all agents,
-flooded from neighbour to neighbour.
+A generator of exchanges like the training step, by messages between neighbours alone:
+    handshake   compares what both endpoints of a link must agree on
+    degrees     of boundary vertices: D_ij is a function of the adjacency matrix's A_ij and the degrees of i and j
+    marks       of the receptive fields on boundary vertices, one exchange for each propagation
+    counts      of all agents' vertices and examples, flooded from neighbour to neighbour
+    distances   of every agent to the agent farthest from it, flooded likewise
 """
 
 import hashlib
@@ -21,7 +23,7 @@ from gossamer.agents.plan import walk_fields
 from gossamer.agents.planning_checks import COUNTS_PER_AGENT, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.share import Share, TopologyShare, select_touching
 from gossamer.array_types import Floats, Ints
-from gossamer.data.graph import make_symmetric
+from gossamer.data.graph import build_adjacency
 from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate
@@ -29,7 +31,13 @@ from gossamer.model import make_shift
 from gossamer.model.gather import Gather, VertexMask
 
 MessageShapes = dict[Link, tuple[int, ...]]
-HANDSHAKE_LENGTH = 20  # numbers of a handshake: number of links, C_kz, features, time steps, and two digests
+DIGEST_LENGTH = 8  # numbers
+# Parts of a handshake: number of links, C_kz, features, time steps, and digests of the terms and of the shared edges
+NUM_LINKS, WEIGHT, FEATURES, TIMES = range(4)
+TERMS = slice(4, 4 + DIGEST_LENGTH)
+EDGES = slice(TERMS.stop, TERMS.stop + DIGEST_LENGTH)
+HANDSHAKE_LENGTH = EDGES.stop
+METROPOLIS = -1.0  # stands for C_kz in a handshake if the weights are to be Metropolis-Hastings'
 
 
 @dataclass(frozen=True)
@@ -42,67 +50,68 @@ class Site:
     data: SiteData
     gathers: tuple[Gather, ...]
     shift: str
-    terms: str  # everything else that all sites must have alike
-    weights: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
+    terms: str  # settings and classes as text, which must be equal at all sites
+    combination_row: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
 
     def boundary(self, z: int) -> Ints:
         """This site's vertices with an edge to agent z's, as positions in `data.vertices`, ascending."""
-        vertices = self.data.edges[self.across(z)].reshape(-1)
+        vertices = self.data.edges[self.edges_to(z)].reshape(-1)
         return np.unique(vertices[self.data.owner[vertices] == self.agent])
 
     def halo(self, z: int) -> Ints:
-        """Agent z's vertices with an edge to this site's, as positions in `data.vertices`."""
+        """Agent z's vertices with an edge to this site's (it knows no others), as positions in `data.vertices`."""
         return np.flatnonzero(self.data.owner == z)
 
-    def across(self, z: int) -> NDArray[np.bool_]:
+    def edges_to(self, z: int) -> NDArray[np.bool_]:
         """Mask of the edges between this site and agent z."""
         return np.asarray((self.data.owner[self.data.edges] == z).any(1))
 
 
-def planned_shapes(site: Site) -> list[MessageShapes]:
-    """Shapes of the messages of each exchange of `plan_site`, known from the start so that no others are accepted."""
+def list_message_shapes(site: Site) -> list[MessageShapes]:
+    """Shapes of the messages of each exchange of `plan_site`, known in advance so that no others are accepted."""
     m, batch = site.num_agents, site.data.batch or 0
-    propagations = sum(f.powers[-1] for f in site.gathers)
+    propagations = sum(gather.powers[-1] for gather in site.gathers)
 
-    def alike(length: int) -> MessageShapes:
+    def from_each_neighbour(length: int) -> MessageShapes:
         return {Link(z, site.agent): (length,) for z in site.neighbours}
 
     halo: MessageShapes = {Link(z, site.agent): (n,) for z in site.neighbours if (n := len(site.halo(z)))}
     return [
-        alike(HANDSHAKE_LENGTH),
+        from_each_neighbour(HANDSHAKE_LENGTH),
         halo,  # degrees
-        *[halo] * (1 + 2 * propagations),  # marks: labels and their fields, and all vertices' fields
-        *[alike(m * COUNTS_PER_AGENT + batch)] * (m - 1),
-        *[alike(m)] * (m - 1),
+        *[halo] * (1 + 2 * propagations),  # marks: labels, then the fields of labels and those of all vertices
+        *[from_each_neighbour(m * COUNTS_PER_AGENT + batch)] * (m - 1),
+        *[from_each_neighbour(m)] * (m - 1),
     ]
 
 
 def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
-    """The share of a site's agent, and the number of links between the two agents that are farthest apart."""
+    """Plan the share of a site's agent; return it with the diameter of the agents' graph."""
     data, k, m = site.data, site.agent, site.num_agents
     exchange = _PlanningExchanges(site)
     own = data.owner == k
-    handshakes = yield from exchange({z: _handshake(site, z) for z in site.neighbours})
+    handshakes = yield from exchange({z: _make_handshake(site, z) for z in site.neighbours})
     for z, handshake in handshakes.items():
-        check_links(k, z, handshake[0], m)
-        _compare(site, z, handshake)
-    row = _metropolis(site, handshakes) if site.weights is None else site.weights
+        check_links(k, z, handshake[NUM_LINKS], m)
+        _check_handshake(site, z, handshake)
+    row = _metropolis_row(site, handshakes) if site.combination_row is None else site.combination_row
 
-    adjacency = make_symmetric(data.edges, data.weights, len(data.vertices))
-    degree = yield from exchange.complete(adjacency.sum(1), check_degrees)
+    adjacency = build_adjacency(data.edges, data.weights, len(data.vertices))
+    degree = yield from exchange.fill_halo(adjacency.sum(1), check_degrees)
     shift = make_shift(adjacency, site.shift, degree)
-    backwards = sparse.csr_array((shift != 0).astype(np.int32).T)
+    sources = sparse.csr_array((shift != 0).astype(np.int32).T)
 
-    def reach(rows: VertexMask) -> Generator[Outbox, Inbox, VertexMask]:
-        reached = (backwards @ rows.astype(np.int32)) > 0
-        return (yield from exchange.complete(reached, check_marks)) > 0
+    def find_sources(rows: VertexMask) -> Generator[Outbox, Inbox, VertexMask]:
+        """Vertices j with D_ij != 0 for one of the rows i."""
+        found = (sources @ rows.astype(np.int32)) > 0
+        return (yield from exchange.fill_halo(found, check_marks)) > 0
 
     def fields(outputs: VertexMask) -> Generator[Outbox, Inbox, list[list[VertexMask]]]:
-        return (yield from delegate(walk_fields(site.gathers, outputs), reach))
+        return (yield from delegate(walk_fields(site.gathers, outputs), find_sources))
 
     train, labelled = data.masks["train"], np.zeros(len(own), dtype=bool)
     labelled[own] = train if data.batch is None else train.any(1)
-    labelled = (yield from exchange.complete(labelled, check_marks)) > 0
+    labelled = (yield from exchange.fill_halo(labelled, check_marks)) > 0
     train_fields = yield from fields(labelled)
     full_fields = yield from fields(np.ones(len(own), dtype=bool))
 
@@ -111,14 +120,16 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
     halos = {z: (len(site.halo(z)), int(labelled[site.halo(z)].sum())) for z in site.neighbours}
     known = Counts(k, counts[k], m, data.batch or 1, halos)
-    found, radius = yield from exchange.flood(np.concatenate([counts.reshape(-1), times]), known.check)
-    counts, times = found[: m * COUNTS_PER_AGENT].reshape(m, COUNTS_PER_AGENT), found[m * COUNTS_PER_AGENT :]
+    # Every agent has vertices, so that its count is news wherever it arrives first: the last round is the eccentricity.
+    flooded, eccentricity = yield from exchange.flood(np.concatenate([counts.reshape(-1), times]), known.check)
+    counts, times = flooded[: m * COUNTS_PER_AGENT].reshape(m, COUNTS_PER_AGENT), flooded[m * COUNTS_PER_AGENT :]
     if not counts[:, 0].all():
         missing = ", ".join(map(str, np.flatnonzero(counts[:, 0] == 0)))
         raise GossamerError(f"no chain of neighbours leads from agent {k} to agent {missing}; add a link")
     if not counts[:, 1].any():
         raise GossamerError("no site has a training example; mark at least one vertex with the split train")
-    farthest, _ = yield from exchange.flood(np.eye(m)[k] * radius, Distances(k, radius, m).check)
+    distances = Distances(k, eccentricity, m)
+    eccentricities, _ = yield from exchange.flood(np.eye(m)[k] * eccentricity, distances.check)
     entries, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
@@ -141,14 +152,14 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         masks=data.masks,
         train_times=None if data.batch is None else np.flatnonzero(times),
     )
-    return share, int(farthest.max(initial=0))
+    return share, int(eccentricities.max(initial=0))
 
 
 class _PlanningExchanges:
-    """The site's exchanges, numbered."""
+    """Exchanges of a site's planning messages, counted."""
 
     def __init__(self, site: Site) -> None:
-        self.site, self.shapes, self.index = site, planned_shapes(site), 0
+        self.site, self.shapes, self.index = site, list_message_shapes(site), 0
 
     def __call__(self, vectors: dict[int, Floats]) -> Generator[Outbox, Inbox, dict[int, Floats]]:
         """Send each neighbour its vector; return those that arrive, by sender."""
@@ -158,78 +169,80 @@ class _PlanningExchanges:
         self.index += 1
         return {link.sender: inbox[link].numpy() for link in expected}
 
-    def complete(
+    def fill_halo(
         self, values: NDArray[np.float64 | np.bool_], check: Callable[[int, int, Floats, Floats], None]
     ) -> Generator[Outbox, Inbox, Floats]:
-        """Values of all known vertices from those of the site's own vertices: the owners of the halo send theirs.
+        """Replace the values of halo vertices by those that their owners send.
 
-        `check` compares them with the part that this site knows.
+        `check` compares them with what this site knows of them.
         """
         result = values.astype(np.float64)
         received = yield from self({z: result[self.site.boundary(z)] for z in self.site.neighbours})
         for z, vector in received.items():
-            there = self.site.halo(z)
-            check(self.site.agent, z, result[there], vector)
-            result[there] = vector
+            halo = self.site.halo(z)
+            check(self.site.agent, z, result[halo], vector)
+            result[halo] = vector
         return result
 
     def flood(
         self, vector: Floats, check: Callable[[int, Floats], None]
     ) -> Generator[Outbox, Inbox, tuple[Floats, int]]:
-        """Maximum over all agents of each number, after as many rounds as an agent can be away, and the last round that
-        brought something new. `check` refuses numbers before they are passed on."""
-        latest = 0
+        """Elementwise maximum over all agents, by m - 1 rounds, and the last round that changed anything here.
+
+        `check` refuses numbers before they are passed on.
+        """
+        last_change = 0
         for round_ in range(1, self.site.num_agents):
             received = yield from self(dict.fromkeys(self.site.neighbours, vector))
             for z, numbers in received.items():
                 check(z, numbers)
             merged = np.max([vector, *received.values()], axis=0)
-            latest = round_ if (merged != vector).any() else latest
+            last_change = round_ if (merged != vector).any() else last_change
             vector = merged
-        return vector, latest
+        return vector, last_change
 
 
-def _handshake(site: Site, z: int) -> Floats:
+def _make_handshake(site: Site, z: int) -> Floats:
     """Numbers that agent z compares with its own."""
-    data, across = site.data, site.across(z)
-    edges = data.vertices[data.edges[across]]
-    weight = -1.0 if site.weights is None else site.weights[z]
-    numbers = [len(site.neighbours), weight, data.features.shape[-1], data.batch or 0]
-    return np.concatenate(
-        [numbers, _digest(site.terms.encode()), _digest(edges.tobytes() + data.weights[across].tobytes())]
-    )
+    data, shared = site.data, site.edges_to(z)
+    edges = data.vertices[data.edges[shared]]
+    handshake = np.zeros(HANDSHAKE_LENGTH)
+    handshake[NUM_LINKS] = len(site.neighbours)
+    handshake[WEIGHT] = METROPOLIS if site.combination_row is None else site.combination_row[z]
+    handshake[FEATURES] = data.features.shape[-1]
+    handshake[TIMES] = data.batch or 0
+    handshake[TERMS] = _digest(site.terms.encode())
+    handshake[EDGES] = _digest(edges.tobytes() + data.weights[shared].tobytes())
+    return handshake
 
 
-def _compare(site: Site, z: int, handshake: Floats) -> None:
-    """Refuse to plan with a neighbour that means another run."""
-    mine = _handshake(site, z)
-    complaints: list[tuple[slice, Callable[[], str]]] = [
-        (slice(4, 12), lambda: "other settings or classes: the site files must have them alike"),
-        (slice(2, 3), lambda: f"{handshake[2]:.0f} features a vertex, and this site {mine[2]:.0f}"),
-        (slice(3, 4), lambda: f"{handshake[3]:.0f} time steps, and this site {mine[3]:.0f}"),
+def _check_handshake(site: Site, z: int, theirs: Floats) -> None:
+    """Refuse to plan with a neighbour whose handshake disagrees with this site's."""
+    own = _make_handshake(site, z)
+    complaints: list[tuple[int | slice, str]] = [
+        (TERMS, "other settings or classes: the site files must have them alike"),
+        (FEATURES, f"{theirs[FEATURES]:.0f} features a vertex, and this site {own[FEATURES]:.0f}"),
+        (TIMES, f"{theirs[TIMES]:.0f} time steps, and this site {own[TIMES]:.0f}"),
         (
-            slice(1, 2),
-            lambda: f"another weight C between the two: {handshake[1]}, and this site {mine[1]} (-1: Metropolis)",
+            WEIGHT,
+            f"another weight C between the two: {theirs[WEIGHT]}, and this site {own[WEIGHT]} (-1: Metropolis)",
         ),
-        (
-            slice(12, 20),
-            lambda: "other edges between the two: both must list every edge that joins them, with the same weight",
-        ),
+        (EDGES, "other edges between the two: both must list every edge that joins them, with the same weight"),
     ]
     for part, complaint in complaints:
-        if (handshake[part] != mine[part]).any():
-            raise GossamerError(f"agent {site.agent} cannot train with agent {z}, which has {complaint()}")
+        if np.any(theirs[part] != own[part]):
+            raise GossamerError(f"agent {site.agent} cannot train with agent {z}, which has {complaint}")
 
 
 def _digest(content: bytes) -> Floats:
-    """256 bits as eight numbers that are exact in floating point."""
+    """SHA-256 as eight numbers of 32 bits, exact in floating point."""
     return np.frombuffer(hashlib.sha256(content).digest(), dtype="<u4").astype(np.float64)
 
 
-def _metropolis(site: Site, handshakes: dict[int, Floats]) -> Floats:
-    """This agent's row of C: C_kz = 1 / (1 + max(d_k, d_z)), the rest on the diagonal."""
+def _metropolis_row(site: Site, handshakes: dict[int, Floats]) -> Floats:
+    """Row of C by Metropolis-Hastings (topology/weights.py): C_kz = 1 / (1 + max(d_k, d_z)), d_k links of agent k."""
     row = np.zeros(site.num_agents)
     for z, handshake in handshakes.items():
-        row[z] = 1.0 / (1.0 + max(len(site.neighbours), handshake[0]))
+        row[z] = 1.0 / (1.0 + max(len(site.neighbours), handshake[NUM_LINKS]))
     row[site.agent] = 1.0 - row.sum()
     return row

@@ -12,7 +12,7 @@ from gossamer.array_types import Floats
 from gossamer.errors import GossamerError
 
 COUNTS_PER_AGENT = 2  # its vertices and its training examples
-MOST_SITE_VERTICES = 2**31
+MAX_SITE_VERTICES = 2**31
 SUM_TOLERANCE = 1e-9  # relative, by which sums of the same weights may differ
 
 
@@ -74,7 +74,7 @@ class Counts:
 
     def _fits(self, counts: Floats, border: int, labelled: int) -> bool:
         vertices, examples = counts.tolist()
-        whole = vertices % 1 == 0 and examples % 1 == 0 and max(1, border) <= vertices <= MOST_SITE_VERTICES
+        whole = vertices % 1 == 0 and examples % 1 == 0 and max(1, border) <= vertices <= MAX_SITE_VERTICES
         return bool(whole and labelled <= examples <= (vertices - border + labelled) * self._times)
 
 

@@ -30,8 +30,8 @@ class TopologyShare:
     """The part of one topology: D, without the data edges that its links do not carry, and C."""
 
     entries: ShiftEntries  # i, j, D_ij with i or j hosted, by i
-    train_fields: list[list[VertexMask]]  # U_0, ..., U_P of each layer for training, and for evaluation
-    full_fields: list[list[VertexMask]]
+    train_fields: list[list[VertexMask]]  # receptive fields U_0, ..., U_P of each layer (plan.py), for training
+    full_fields: list[list[VertexMask]]  # and for evaluation
     combination: Floats  # rows of C [hosted, m]
 
 
@@ -50,7 +50,7 @@ class Share:
     features: Any
     targets: NDArray[Any]
     masks: dict[str, NDArray[np.bool_]]
-    train_times: Ints | None  # the time steps with a training example somewhere, where there is a batch axis
+    train_times: Ints | None  # time steps at which any agent has a training example; None without a time axis
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
@@ -61,6 +61,7 @@ class Share:
 
     @property
     def batch(self) -> int | None:
+        """Number of time steps; None without a time axis."""
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
 
@@ -94,7 +95,7 @@ class Whole:
 
     @cached_property
     def most_neighbours(self) -> int:
-        """Of an agent in any C, whose diagonal may hold zeros."""
+        """The most neighbours of an agent in any C, whose diagonal may hold zeros."""
         links = np.stack([one.combination != 0 for one in self.topologies]) & ~np.eye(self.num_agents, dtype=bool)
         return int(links.sum(2).max())
 
@@ -116,14 +117,14 @@ def make_whole(
     assignment: Ints,
     receptive_field: bool = True,
 ) -> Whole:
-    """The whole of a sequence of (D, C); without `receptive_field`, training computes every vertex."""
-    made = []
-    for given, combination in topologies:
-        shift = sparse.csr_array(given)
+    """Prepare a sequence of (D, C) for cutting; without `receptive_field`, training computes every vertex."""
+    prepared = []
+    for D, combination in topologies:
+        shift = sparse.csr_array(D)
         full = receptive_fields(shift, gathers, np.ones(graph.num_vertices, dtype=bool))
         train = receptive_fields(shift, gathers, graph.labelled) if receptive_field else full
-        made.append(WholeTopology(shift, combination, train, full))
-    return Whole(graph, assignment, tuple(made))
+        prepared.append(WholeTopology(shift, combination, train, full))
+    return Whole(graph, assignment, tuple(prepared))
 
 
 def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None) -> Share:
@@ -134,9 +135,9 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         vertices, touching = np.arange(n), [_all_entries(one.shift) for one in whole.topologies]
         hosted = slice(None)  # everything as it is, without a copy
     else:
-        found = [select_touching(one.shift, one.transposed, hosted) for one in whole.topologies]
-        vertices = found[0][1] if len(found) == 1 else np.unique(np.concatenate([known for _, known in found]))
-        touching = [_renumber(entries, known, vertices) for entries, known in found]
+        selected = [select_touching(one.shift, one.transposed, hosted) for one in whole.topologies]
+        vertices = selected[0][1] if len(selected) == 1 else np.unique(np.concatenate([known for _, known in selected]))
+        touching = [_renumber(entries, known, vertices) for entries, known in selected]
     return Share(
         agents=tuple(int(k) for k in agents),
         num_agents=whole.num_agents,
@@ -182,17 +183,18 @@ def select_touching(shift: Any, transposed: Any, hosted: Ints) -> tuple[ShiftEnt
 
     i and j are positions among these.
     """
-    to, of = shift[hosted].tocoo(), transposed[hosted].tocoo()
-    elsewhere = ~_among(hosted, of.col)
-    i = np.concatenate([hosted[to.row], of.col[elsewhere]])
-    j = np.concatenate([to.col, hosted[of.row[elsewhere]]])
-    values = np.concatenate([to.data, of.data[elsewhere]]).astype(np.float64, copy=False)
-    known = np.sort(np.concatenate([hosted, to.col, of.col]))
+    rows, columns = shift[hosted].tocoo(), transposed[hosted].tocoo()  # the hosted rows of D, and columns
+    elsewhere = ~_is_among(hosted, columns.col)
+    i = np.concatenate([hosted[rows.row], columns.col[elsewhere]])
+    j = np.concatenate([rows.col, hosted[columns.row[elsewhere]]])
+    values = np.concatenate([rows.data, columns.data[elsewhere]]).astype(np.float64, copy=False)
+    known = np.sort(np.concatenate([hosted, rows.col, columns.col]))
     known = known[np.diff(known, prepend=-1) > 0]
     order = np.argsort(i, kind="stable")
     return (np.searchsorted(known, i[order]), np.searchsorted(known, j[order]), values[order]), known
 
 
-def _among(ascending: Ints, vertices: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_among(ascending: Ints, vertices: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mask of the vertices that are in an ascending list."""
     position = np.minimum(np.searchsorted(ascending, vertices), len(ascending) - 1)
     return np.asarray(ascending[position] == vertices) if len(ascending) else np.zeros(len(vertices), dtype=bool)

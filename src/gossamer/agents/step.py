@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gossamer.agents.batches import draw_mini_batch, split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.host import GRADIENT, MIXED_TRACKER, MIXED_WEIGHTS, TRACKER, Host, select_state
+from gossamer.agents.host import GRADIENT, TRACKER, TRACKER_CONSENSUS, WEIGHT_CONSENSUS, Host, select_state
 from gossamer.agents.passes import Pass
 from gossamer.model import Params
 from gossamer.model.losses import losses
@@ -47,10 +47,10 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     params, index = host.params, host.consensus.exchanges if options.track else 0
     if mix and options.mix_first:  # w_k = sum_z C_kz w_z - eta times the direction at the old w_k
         room = {name: torch.empty_like(w) for name, w in params.items()}
-        params = yield from host.consensus(params, room, select_state(host.state, MIXED_WEIGHTS), index, t)
+        params = yield from host.consensus(params, room, select_state(host.state, WEIGHT_CONSENSUS), index, t)
     psi = options.rule.update(gradient, host.state, params, step_size(host), t)
     if mix and not options.mix_first:
-        psi = yield from host.consensus(psi, params, select_state(host.state, MIXED_WEIGHTS), index, t)
+        psi = yield from host.consensus(psi, params, select_state(host.state, WEIGHT_CONSENSUS), index, t)
     return replace(host, params=psi, step=t + 1), loss
 
 
@@ -65,7 +65,7 @@ def _track_gradient(host: Host, gradient: Params, mix: bool) -> Generator[Outbox
         state[f"{GRADIENT}{name}"].copy_(g)
     if mix:
         estimates = {name: state[f"{TRACKER}{name}"] for name in gradient}
-        mixed = yield from host.consensus(estimates, gradient, select_state(state, MIXED_TRACKER), 0, host.step)
+        mixed = yield from host.consensus(estimates, gradient, select_state(state, TRACKER_CONSENSUS), 0, host.step)
         for name, estimate in estimates.items():
             estimate.copy_(mixed[name])
     return {name: torch.mul(state[f"{TRACKER}{name}"], host.num_agents, out=g) for name, g in gradient.items()}

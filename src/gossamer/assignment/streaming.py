@@ -2,11 +2,12 @@
 
 A vertex goes to the agent with most of its neighbours, weighted by that agent's free capacity (Stanton and Kliot 2012,
 Streaming graph partitioning for large distributed graphs). Later passes start from the partition of the pass before
-(Nishimura and Ugander 2013, Restreaming graph partitioning: simple versatile algorithms
-for advanced balancing). Vertices come in chunks, whose neighbours are counted by
-agent with sparse matrices, so that a pass is linear in the edges.
+(Nishimura and Ugander 2013, Restreaming graph partitioning: simple versatile algorithms for advanced balancing).
+Vertices come in chunks, whose neighbours are counted by agent with sparse matrices, so that a pass is linear in the
+edges.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import sparse
 from gossamer.array_types import Ints
 
 PASSES = 10
-LEAST_MOVES = 1e-3  # fraction of the vertices: a pass that moves fewer is the last
+MIN_MOVES = 1e-3  # fraction of the vertices: a pass that moves fewer is the last
 SLACK = 0.03  # by which a part may be larger or smaller than the mean, relative
 CHUNKS = 64  # in a pass; the vertices of a chunk move simultaneously
 
@@ -25,59 +26,61 @@ def partition_stream(adjacency: Any, num_agents: int, seed: int, passes: int = P
     """a(i) [n] with few edges between agents and parts of about equal size, none empty."""
     n, m = adjacency.shape[0], num_agents
     random = np.random.default_rng(seed)
-    owner = _in_stretches(adjacency, m, random)
+    owner = _cut_breadth_first_order(adjacency, m, random)
     size = np.bincount(owner, minlength=m)
     bounds = max(1, int(n / m * (1 - SLACK))), int(np.ceil(n / m * (1 + SLACK)))
-    chunk = -(-n // CHUNKS)
+    chunk = math.ceil(n / CHUNKS)
     for _ in range(passes):
         order = random.permutation(n)
         moved = sum(
             _restream(adjacency, owner, size, order[first : first + chunk], bounds) for first in range(0, n, chunk)
         )
-        if moved < LEAST_MOVES * n:
+        if moved < MIN_MOVES * n:
             break
     return owner
 
 
-def _in_stretches(adjacency: Any, m: int, random: np.random.Generator) -> Ints:
+def _cut_breadth_first_order(adjacency: Any, m: int, random: np.random.Generator) -> Ints:
     """Initial parts: equal stretches of a breadth-first order, component by component."""
     n = adjacency.shape[0]
     _, component = sparse.csgraph.connected_components(adjacency, directed=False)
     reached = sparse.csgraph.breadth_first_order(
         adjacency, random.integers(n), directed=False, return_predecessors=False
     )
-    place = np.full(n, n)
-    place[reached] = np.arange(len(reached))
+    position = np.full(n, n)
+    position[reached] = np.arange(len(reached))
     owner = np.empty(n, dtype=np.int64)
-    owner[np.lexsort((place, component))] = np.arange(n) * m // n
+    owner[np.lexsort((position, component))] = np.arange(n) * m // n
     return owner
 
 
 def _restream(adjacency: Any, owner: Ints, size: Ints, vertices: Ints, bounds: tuple[int, int]) -> int:
     """Reassign the vertices of a chunk in place; return the number of moves."""
-    m, (least, most) = len(size), bounds
+    m, (min_size, max_size) = len(size), bounds
     rows = adjacency[vertices]
     counts = sparse.csr_array((rows.data, owner[rows.indices], rows.indptr), shape=(len(vertices), m))
     counts.sum_duplicates()  # of each vertex, its neighbours by agent
     vertex = np.repeat(np.arange(len(vertices)), np.diff(counts.indptr))
     before = owner[vertices]
     stays = counts.indices == before[vertex]
-    stay = np.zeros(len(vertices))
-    stay[vertex[stays]] = counts.data[stays] * (1.0 - (size[before[vertex[stays]]] - 1) / most)
-    score = counts.data * np.maximum(0.0, 1.0 - size / most)[counts.indices]
-    best, top = _best(score, counts.indices, vertex, before)
-    gain = top - stay
+    own_score = np.zeros(len(vertices))  # for staying; the vertex itself does not count as a part of the size
+    own_score[vertex[stays]] = counts.data[stays] * (1.0 - (size[before[vertex[stays]]] - 1) / max_size)
+    score = counts.data * np.maximum(0.0, 1.0 - size / max_size)[counts.indices]
+    best, best_score = _find_best_agents(score, counts.indices, vertex, before)
+    gain = best_score - own_score
     moves = np.flatnonzero((gain > 0) & (best != before))
     # The largest gains first, until the new part is full or the old one too small.
     moves = moves[np.argsort(-gain[moves], kind="stable")]
-    moves = moves[_rank(best[moves]) < (most - size)[best[moves]]]
-    moves = moves[_rank(before[moves]) < (size - least)[before[moves]]]
+    moves = moves[_rank(best[moves]) < (max_size - size)[best[moves]]]
+    moves = moves[_rank(before[moves]) < (size - min_size)[before[moves]]]
     owner[vertices[moves]] = best[moves]
     size += np.bincount(best[moves], minlength=m) - np.bincount(before[moves], minlength=m)
     return len(moves)
 
 
-def _best(score: NDArray[np.float64], agent: Ints, vertex: Ints, before: Ints) -> tuple[Ints, NDArray[np.float64]]:
+def _find_best_agents(
+    score: NDArray[np.float64], agent: Ints, vertex: Ints, before: Ints
+) -> tuple[Ints, NDArray[np.float64]]:
     """Agent with the highest score of each vertex, its own if there is none, and that score; `vertex` ascends."""
     best, top = before.copy(), np.zeros(len(before))
     if len(vertex):

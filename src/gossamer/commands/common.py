@@ -68,7 +68,8 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def combine_settings(dataset: str | None, options: Options) -> "Settings":
     """Settings from a file or a data set's name, with the command line's options on top."""
-    from gossamer.runs.settings import make_settings, read_settings
+    from gossamer.runs.settings import make_settings
+    from gossamer.runs.toml_files import read_settings
 
     values: dict[str, Any] = {}
     source = "command line"
@@ -97,7 +98,7 @@ def load_data(settings: "Settings") -> "DataGraph":
     from gossamer.report import bars
 
     with bars.download_bar(err, settings.dataset) as progress:
-        graph = load(settings.dataset, settings.seed, progress)
+        graph = load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
     log.info("%s: %d vertices, %d edges", graph.name, graph.num_vertices, len(graph.edges))
     return graph
 

@@ -32,6 +32,7 @@ LogLevel = Annotated[
 ]
 
 PANELS = {  # of --help, by their first setting: the others follow as in Settings
+    "symmetrise": "Data",
     "agents": "Agents and their links",
     "layers": "Network",
     "update": "Training",

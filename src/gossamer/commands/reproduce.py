@@ -14,7 +14,7 @@ from gossamer.commands.options import AsJson, LogLevel
 from gossamer.errors import GossamerError
 
 if TYPE_CHECKING:
-    from gossamer.experiments.reproduction import Follow, Outcome
+    from gossamer.experiments.reproduction import ExperimentProgress, Outcome
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -76,8 +76,8 @@ def reproduce(
         folder = parent / name
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            with bars.sweep_bar(err, name) as follow:
-                outcomes.append(experiments[name](folder, quick, seeds or (2 if quick else 10), follow))
+            with bars.sweep_bar(err, name) as progress:
+                outcomes.append(experiments[name](folder, quick, seeds or (2 if quick else 10), progress))
         except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
             left_out.append(f"{name}: {error}")
             err.print(f"[yellow]left out:[/] {escape(left_out[-1])}", highlight=False, soft_wrap=True)
@@ -92,7 +92,7 @@ def reproduce(
         raise GossamerError("\n".join(left_out))
 
 
-def load_experiments() -> "dict[str, Callable[[Path, bool, int, Follow], Outcome]]":
+def load_experiments() -> "dict[str, Callable[[Path, bool, int, ExperimentProgress], Outcome]]":
     """The parts of the paper by name."""
     from gossamer.experiments import fig2, fig3, fig4, fig5, fig6, table2, theory
 

@@ -14,7 +14,7 @@ from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, load_data, print_warning, report_errors, show_progress
 from gossamer.commands.options import LogLevel, with_settings
 from gossamer.errors import FileError, GossamerError, shown
-from gossamer.files import MOST_SECRET, make_private, read_bytes, read_text
+from gossamer.files import MAX_SECRET, make_private, read_bytes, read_text
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
@@ -27,7 +27,7 @@ gossamer shard --site site.toml --out shards
 
 gossamer shard cora --agents 10 --ranks 2 --out runs/cut
 """
-MOST_LINE, MOST_COMMENTS = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
+MAX_LINE, MAX_COMMENTS = 512, 1 << 20  # bytes of a hosts file for each agent, and for comments
 
 
 @report_errors
@@ -156,7 +156,7 @@ def _put_secret(path: Path, secret: str) -> None:
     from gossamer.peers.network.keys import write_secret
 
     make_private(path.parent)
-    if not path.is_file() or read_bytes(path, MOST_SECRET) != f"{secret}\n".encode():
+    if not path.is_file() or read_bytes(path, MAX_SECRET) != f"{secret}\n".encode():
         write_secret(path, secret)
 
 
@@ -165,7 +165,7 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], d
     from gossamer.peers.network.keys import make_agent_keys, split_key
 
     try:
-        text = read_text(path, MOST_COMMENTS + MOST_LINE * num_agents)
+        text = read_text(path, MAX_COMMENTS + MAX_LINE * num_agents)
     except FileError as error:
         raise GossamerError(f"cannot read the hosts file {path}: {error.reason}") from None
     lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
@@ -174,7 +174,7 @@ def read_hosts(path: Path, num_agents: int) -> tuple[list[Contact], list[str], d
         raise GossamerError(f"{path} should have a line for each of {num_agents} agents, it has {len(entries)}")
     contacts, members, made = list[Contact](), list[str](), dict[int, str]()
     for agent, entry in enumerate(entries):
-        if len(entry) > 2 or max(map(len, entry)) > MOST_LINE:
+        if len(entry) > 2 or max(map(len, entry)) > MAX_LINE:
             raise GossamerError(
                 f"{path}, agent {agent}: expected host:port and a public key, got {shown(' '.join(entry))}"
             )

@@ -33,7 +33,7 @@ gossamer topology --data cora --topology ring --mixing fastest
 
 gossamer topology --sweep
 """
-SETTINGS = ("agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
+SETTINGS = ("symmetrise", "agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
 
 
 class Precision(TypedDict, total=False):
@@ -176,7 +176,7 @@ def _sweep(
     """Designs for many gaps: for a matrix B, for data, or for a random A."""
     from gossamer.report import bars
     from gossamer.runs import topologies
-    from gossamer.topology import random_shared_edges, sweep_gaps
+    from gossamer.topology import draw_shared_edges, sweep_gaps
 
     fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
     if fixed:
@@ -187,7 +187,7 @@ def _sweep(
         graph = load_data(settings)
         B, name = topologies.count_shared_edges(graph, settings), graph.name
     else:
-        B, name = random_shared_edges(options.get("agents", 20), settings.seed), "random"
+        B, name = draw_shared_edges(options.get("agents", 20), settings.seed), "random"
     with bars.sweep_bar(err) as progress:
         return sweep_gaps(name, B, nonnegative=settings.nonnegative, progress=progress, **given)
 

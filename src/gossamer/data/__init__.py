@@ -3,6 +3,8 @@
 The code is organised as follows:
     graph      DataGraph, made from a user's arrays
     checks     checks of a user's arrays
+    targets    classes and their names, and real values
+    conversion tensors as arrays
     splits     random training, validation and test masks
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
@@ -24,13 +26,14 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gossamer.data.blocks import generate_blocks, parse_blocks
 from gossamer.data.citation import load_citation, read_npz
 from gossamer.data.digits import load_digits
 from gossamer.data.fetch import SOURCES, DownloadProgress
 from gossamer.data.graph import DataGraph, make_graph, name_classes
-from gossamer.data.interop import from_networkx, from_pyg
+from gossamer.data.interop import convert, from_networkx, from_pyg
 from gossamer.data.saving import read_saved
 from gossamer.data.tables import read_tables
 from gossamer.data.traffic import TRAFFIC, load_traffic
@@ -56,21 +59,29 @@ DATASETS: dict[str, NamedDataset] = {
 }
 
 
-def load(dataset: str | Path, seed: int = 0, progress: DownloadProgress | None = None) -> DataGraph:
-    """Load a data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv.
+def load(
+    dataset: Any, seed: int = 0, progress: DownloadProgress | None = None, *, symmetrise: bool = False
+) -> DataGraph:
+    """Load a data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv; or convert a
+    torch_geometric.data.Data or a networkx.Graph.
 
     A generated graph's parameters follow its name: blocks:vertices=1000000,edges=10000000.
 
-    `seed` draws the training, validation and test vertices where the data has no split of its own.
+    `seed` draws the training, validation and test vertices where the data has no split of its own. `symmetrise` takes
+    directed edges as undirected ones, with the mean weight of both directions.
     """
+    if isinstance(dataset, DataGraph):
+        return dataset
+    if not isinstance(dataset, str | Path):
+        return convert(dataset, symmetrise)
     path, name = Path(dataset), str(dataset)
     kind, colon, _ = name.partition(":")
     if kind in DATASETS and (not colon or DATASETS[kind].parameters):
         return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return read_saved(path) or read_npz(path, seed)
+        return read_saved(path) or read_npz(path, seed, symmetrise)
     if path.is_dir():
-        return read_tables(path, seed)
+        return read_tables(path, seed, symmetrise=symmetrise)
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(

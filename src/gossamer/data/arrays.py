@@ -26,9 +26,9 @@ from gossamer.data.checks import check_csr
 from gossamer.errors import FileError, GossamerError, one_line, shown
 from gossamer.machine import as_size, available_memory
 
-MOST_HEADER = 10_000  # characters, as in numpy
-MOST_RATIO = 1032  # of deflate: a match of 258 bytes in 2 bits
-MOST_AXES = 32
+MAX_HEADER = 10_000  # characters, as in numpy
+MAX_RATIO = 1032  # of deflate: a match of 258 bytes in 2 bits
+MAX_AXES = 32
 COPIES = 4  # of the arrays that must fit in memory: reading and checking make some
 ARRAY_CHUNK = 1 << 18
 ENCRYPTED = 0x1 | 0x40
@@ -89,7 +89,7 @@ class Arrays:
         if name not in self.keys:
             raise FileError(self._path, f"it has no array {name}")
         info = self._file.getinfo(member)
-        most = info.compress_size * (MOST_RATIO if info.compress_type == zipfile.ZIP_DEFLATED else 1)
+        most = info.compress_size * (MAX_RATIO if info.compress_type == zipfile.ZIP_DEFLATED else 1)
         for wrong, what in (
             (member in self._twice, "stands in it twice"),
             (info.flag_bits & ENCRYPTED, "is encrypted"),
@@ -179,8 +179,8 @@ def _header(path: Path, name: str, file: IO[bytes]) -> Header:
     if start[:6] != b"\x93NUMPY" or len(start) < 12 or not (wide or start[6:8] == b"\1\0"):
         raise FileError(path, f"{name} is no array: expected the header of a .npy file, got {shown(start[:8])}")
     length = int.from_bytes(start[8:12] if wide else start[8:10], "little")
-    if length > MOST_HEADER:
-        raise FileError(path, f"the header of {name} has {length} bytes; expected at most {MOST_HEADER}")
+    if length > MAX_HEADER:
+        raise FileError(path, f"the header of {name} has {length} bytes; expected at most {MAX_HEADER}")
     rest = file.read(length - (0 if wide else 2))
     text = (rest if wide else start[10:] + rest).decode("latin1")
     if len(text) != length:
@@ -201,7 +201,7 @@ def _fields(path: Path, name: str, text: str) -> tuple[str, tuple[int, ...], boo
     sides = [side.strip().removesuffix("L") for side in found.get("shape", "?").split(",")]  # Python 2 wrote 3L
     sides = sides[:-1] if sides[-1] == "" else sides
     fits = len(found) == len(FIELDS) and NOTHING_ELSE.fullmatch(rest)
-    if not fits or len(sides) > MOST_AXES or any(not side.isdigit() or len(side) > 18 for side in sides):
+    if not fits or len(sides) > MAX_AXES or any(not side.isdigit() or len(side) > 18 for side in sides):
         raise FileError(path, f"the header of {name} names no plain numbers, booleans or text: {shown(text.strip())}")
     return found["descr"], tuple(map(int, sides)), found["fortran_order"] == "True"
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from gossamer.errors import GossamerError, GossamerWarning
 
 LARGEST_FEATURE = float(np.finfo(np.float32).max)
-MOST_CLASS_NUMBERS = 1 << 20
+SYMMETRISE = "--symmetrise (symmetrise=True in Python)"
 Features = Any  # scipy.sparse.csr_array [n, d], or numpy [n, d] or [n, batch, d]
 
 
@@ -86,11 +86,16 @@ def check_csr(matrix: sparse.csr_array, name: str) -> None:
 
 
 def validate_edges(
-    edges: ArrayLike, weights: ArrayLike | None, n: int, numbers: NDArray[np.int64] | None = None
+    edges: ArrayLike,
+    weights: ArrayLike | None,
+    n: int,
+    numbers: NDArray[np.int64] | None = None,
+    symmetrise: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return each undirected edge once with i < j, sorted; both directions may be given if their weights agree.
 
-    Errors name a vertex by its index, or by its entry in `numbers`.
+    With `symmetrise` an edge has the mean of the weights that are given for it. Errors name a vertex by its index, or
+    by its entry in `numbers`.
     """
     try:
         pairs = np.asarray(edges)
@@ -129,14 +134,31 @@ def validate_edges(
         return np.stack(np.divmod(code, n), axis=1), np.full(len(code), w[0])
     pairs = np.stack([low, high], axis=1)
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    if symmetrise:
+        return pairs[first], np.bincount(inverse, w) / np.bincount(inverse)
     differs = np.flatnonzero(w != w[first][inverse])
     if len(differs):
         i, j = pairs[differs[0]] if numbers is None else numbers[pairs[differs[0]]]
         raise GossamerError(
             f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
-            f"({len(differs)} such edges); the data graph is undirected, so make them equal"
+            f"({len(differs)} such edges); the data graph is undirected, so make them equal, or take their mean with "
+            f"{SYMMETRISE}"
         )
     return pairs[first], w[first]
+
+
+def check_both_directions(pairs: NDArray[np.int64], n: int) -> None:
+    """Require the reverse of every edge [edges, 2], as where a library stores an undirected graph so."""
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= n):
+        return  # refused by name later
+    i, j = pairs[pairs[:, 0] != pairs[:, 1]].T
+    alone = np.flatnonzero(~np.isin(i * n + j, j * n + i))
+    if len(alone):
+        first = alone[0]
+        raise GossamerError(
+            f"edge ({i[first]}, {j[first]}) is given without its reverse ({len(alone)} such edges); the data graph is "
+            f"undirected, so give both directions, or take edges as undirected with {SYMMETRISE}"
+        )
 
 
 def validate_masks(masks: dict[str, ArrayLike], n: int, batch: int | None) -> list[NDArray[np.bool_]]:
@@ -179,45 +201,6 @@ def validate_mask(given: NDArray[Any], label: str, n: int, batch: int | None) ->
     return given
 
 
-def validate_targets(
-    y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None
-) -> tuple[NDArray[Any], int | None]:
-    """Return classes [n] and their number, or real values [n(, batch), outputs] and None."""
-    n = len(y)
-    if y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer):
-        if y.shape != (n,) or batch is not None:
-            raise GossamerError(f"classes must have shape ({n},) and no batch axis, got {y.shape}")
-        y = y.astype(np.int64)
-        unknown = np.flatnonzero((y < 0) & np.logical_or.reduce(masks))
-        if len(unknown):
-            raise GossamerError(f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices)")
-        num_classes = int(y.max()) + 1
-        if num_classes > MOST_CLASS_NUMBERS:
-            raise GossamerError(
-                f"classes must be numbered below {MOST_CLASS_NUMBERS}, got {num_classes - 1}; real values to predict "
-                "must be stored as real numbers"
-            )
-        if num_classes > max(n, 2):
-            raise GossamerError(
-                f"the class numbers go up to {num_classes - 1}, and there are {n} vertices; number the classes from 0 "
-                "without gaps, or store real values to predict as real numbers"
-            )
-        if num_classes < 2 or len(np.unique(y[masks[0]])) < 2:
-            raise GossamerError("the training vertices hold one class only; classification needs at least two")
-        return y, num_classes
-    if not np.issubdtype(y.dtype, np.floating):
-        raise GossamerError(f"targets must be class numbers or real values, got {y.dtype}")
-    full = 2 if batch is None else 3
-    if y.ndim == full - 1:
-        y = y[..., None]
-    if y.ndim != full or (batch is not None and y.shape[1] != batch):
-        raise GossamerError(f"real targets must be [vertices{', batch' if batch else ''}, outputs], got {y.shape}")
-    used = np.logical_or.reduce(masks)
-    if not np.isfinite(y[used]).all():
-        raise GossamerError(f"targets hold {(~np.isfinite(y[used])).sum()} NaN or infinite values inside the masks")
-    return np.nan_to_num(y, posinf=0.0, neginf=0.0), None
-
-
 def warn_of_components(adjacency: Any) -> None:
     """Warn of a graph without edges, or in several components."""
     if adjacency.nnz == 0:
@@ -228,8 +211,7 @@ def warn_of_components(adjacency: Any) -> None:
     pieces, _ = sparse.csgraph.connected_components(adjacency, directed=False)
     if pieces > 1:
         warnings.warn(
-            f"the data graph is disconnected: {pieces} components; agents that share no edge need a "
-            "topology that connects them (--topology ring or complete)",
+            f"the data graph is disconnected: {pieces} components; a vertex's output depends on its own alone",
             GossamerWarning,
             stacklevel=3,
         )

@@ -12,9 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
+from gossamer.data.checks import SYMMETRISE
 from gossamer.data.fetch import SOURCES, DownloadProgress, locate
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.data.splits import Masks, split_by_class
+from gossamer.data.targets import refuse_label_matrix
 from gossamer.errors import FileError, GossamerError, naming
 
 CITATION_LABELS = 20  # training vertices of each class
@@ -39,12 +41,15 @@ def load_citation(name: str, seed: int, progress: DownloadProgress | None = None
     return graph
 
 
-def read_npz(path: Path, seed: int) -> DataGraph:
-    """Read a user's graph from an npz file (docs/data.md has the layout)."""
-    return _read(path, path.stem, seed, largest_component=False)
+def read_npz(path: Path, seed: int, symmetrise: bool = False) -> DataGraph:
+    """Read a user's graph from an npz file (docs/data.md has the layout).
+
+    With `symmetrise` an edge may stand in one direction; of two different weights the mean is kept.
+    """
+    return _read(path, path.stem, seed, symmetrise=symmetrise)
 
 
-def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGraph:
+def _read(path: Path, name: str, seed: int, largest_component: bool = False, symmetrise: bool = False) -> DataGraph:
     adjacency, features, labels, given = _parts(path)
     n = adjacency.shape[0]
     rows = features.shape[0] if features.ndim else 0
@@ -53,6 +58,10 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
             f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
             f"{labels.shape} do not agree on the number of vertices"
         )
+    with naming(path):
+        refuse_label_matrix(labels)
+    if labels.shape == (n, 1) and labels.dtype.kind != "f":
+        labels = labels[:, 0]
     if largest_component:
         keep = _largest_component(adjacency)
         if not keep.all() and {"train_idx", "val_idx", "test_idx"} & set(given):
@@ -61,14 +70,15 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
         adjacency = sparse.csr_array(((adjacency + adjacency.T) > 0).astype(np.float64))
         adjacency.setdiag(0)
         adjacency.eliminate_zeros()
-    elif not _equal(adjacency, adjacency.T.tocsr()) and (adjacency != adjacency.T).nnz:
+    elif not symmetrise and not _equal(adjacency, adjacency.T.tocsr()) and (adjacency != adjacency.T).nnz:
         i, j = (int(part[0]) for part in (adjacency != adjacency.T).nonzero())
         raise GossamerError(
             f"{path}: asymmetric weights: the adjacency has {adjacency[i, j]} at ({i}, {j}) and {adjacency[j, i]} at "
-            f"({j}, {i}); the data graph is undirected, so store both directions with the same weight"
+            f"({j}, {i}); the data graph is undirected, so store both directions with the same weight, or give "
+            f"{SYMMETRISE}"
         )
     entries = adjacency.tocoo()
-    upper = entries.row <= entries.col  # one direction is enough, and mostly sorted
+    upper = (entries.row <= entries.col) | symmetrise  # one direction is enough of equal ones, and mostly sorted
     class_names = None
     if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
         class_names, labels = np.unique(labels.astype(str), return_inverse=True)
@@ -81,6 +91,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool) -> DataGrap
             weights=entries.data[upper],
             positions=given.get("positions"),
             class_names=None if class_names is None else tuple(map(str, class_names)),
+            symmetrise=symmetrise,
             **_masks(given, labels, seed, path),
         )
 

@@ -16,9 +16,10 @@ from gossamer.data.checks import (
     validate_features,
     validate_masks,
     validate_positions,
-    validate_targets,
     warn_of_components,
 )
+from gossamer.data.conversion import to_array
+from gossamer.data.targets import validate_targets
 from gossamer.errors import GossamerError
 
 
@@ -30,7 +31,7 @@ class DataGraph:
     weights     float64 [edges], positive
     features    x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
     targets     y_i: class numbers int64 [n] (-1: unknown), or real values [n(, batch), outputs]
-    train, validation, test   bool [n], or [n, batch] where the signal has a batch axis
+    train, validation, test   bool [n], or [n, batch] where the features have a batch axis
     num_classes               None for real-valued targets
     names, class_names        the user's names of vertices and classes
     positions                 float64 [n, 2], of vertices in a plane
@@ -68,7 +69,7 @@ class DataGraph:
 
     @property
     def batch(self) -> int | None:
-        """Length of the batch axis, or None."""
+        """Length of the batch axis, the number of time steps; None without one."""
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
     @property
@@ -79,10 +80,10 @@ class DataGraph:
     @property
     def adjacency(self) -> Any:
         """Symmetric weighted adjacency matrix, CSR [n, n], without self-loops."""
-        return make_symmetric(self.edges, self.weights, self.num_vertices)
+        return build_adjacency(self.edges, self.weights, self.num_vertices)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the whole content, so that a run is never continued on other data."""
+        """SHA-256 of all arrays, so that a run is never continued on other data; names are left out."""
         digest = hashlib.sha256()
         features = self.features
         parts = [features.indptr, features.indices, features.data] if sparse.issparse(features) else [features]
@@ -101,7 +102,7 @@ class DataGraph:
         return save_graph(self, path)
 
     def restrict_to(self, mask: NDArray[np.bool_]) -> "DataGraph":
-        """The same data with the edges of a mask [edges] alone (Sec. V-C)."""
+        """Return the graph with only the edges where `mask` [edges] is true (Sec. V-C)."""
         return self if mask.all() else replace(self, edges=self.edges[mask], weights=self.weights[mask])
 
 
@@ -110,17 +111,17 @@ def name_classes(graph: DataGraph) -> list[str] | None:
     return None if graph.num_classes is None else list(graph.class_names or map(str, range(graph.num_classes)))
 
 
-def make_symmetric(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """Make the symmetric matrix, CSR [n, n], of sorted edges i < j."""
+def build_adjacency(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
+    """Build the symmetric adjacency matrix, CSR [n, n], of sorted edges i < j."""
     half = _upper_half(edges, weights, n)
     return sparse.csr_array(half + half.T.tocsr())
 
 
 def _upper_half(edges: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> Any:
-    """Entries above the diagonal, CSR [n, n]; a copy suffices, because the edges are sorted."""
+    """Entries above the diagonal, CSR [n, n]. Edges sorted by i are in the order of CSR already."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n))])
-    kind = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64
-    parts = (weights, edges[:, 1].astype(kind), starts.astype(kind))
+    index_type = np.int32 if max(n, 2 * len(edges)) < 2**31 else np.int64  # the symmetric matrix has 2 entries an edge
+    parts = (weights, edges[:, 1].astype(index_type), starts.astype(index_type))
     return sparse.csr_array(parts, shape=(n, n))
 
 
@@ -137,12 +138,27 @@ def make_graph(
     names: tuple[str, ...] | None = None,
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
+    symmetrise: bool = False,
 ) -> DataGraph:
     """Make a DataGraph of a user's arrays, after checking them.
 
-    `edges` lists vertex numbers from 0, each undirected edge once or in both directions. Integer `targets` are
-    classes, real ones are values to predict. Arrays that fit as they are may be kept without a copy.
+    `edges` lists vertex numbers from 0, each undirected edge once or in both directions; where their weights differ,
+    `symmetrise` takes the mean. Integer `targets` are classes, real ones are values to predict. Arrays may be tensors;
+    those that fit as they are may be kept without a copy.
     """
+    edges, features, targets, weights, positions, train, validation, test = (
+        to_array(array, name)
+        for name, array in {
+            "edges": edges,
+            "features": features,
+            "targets": targets,
+            "weights": weights,
+            "positions": positions,
+            "the train mask": train,
+            "the validation mask": validation,
+            "the test mask": test,
+        }.items()
+    )
     features = validate_features(features)
     n = features.shape[0]
     batch = features.shape[1] if features.ndim == 3 else None
@@ -151,12 +167,10 @@ def make_graph(
     except ValueError as error:
         raise GossamerError(f"targets must have one row of the same length for each vertex: {error}") from None
     check_rows(n, targets=given_targets, names=names, positions=positions)
-    pairs, edge_weights = validate_edges(edges, weights, n)
+    pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes = validate_targets(given_targets, masks, batch)
-    if class_names is not None and len(class_names) != num_classes:
-        raise GossamerError(f"expected {num_classes} class names, one for each class, got {len(class_names)}")
-    places = None if positions is None else validate_positions(positions)
+    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names)
+    checked_positions = None if positions is None else validate_positions(positions)
     graph = DataGraph(
         name,
         pairs,
@@ -169,7 +183,7 @@ def make_graph(
         num_classes,
         names,
         class_names,
-        places,
+        checked_positions,
     )
     warn_of_components(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph

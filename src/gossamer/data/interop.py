@@ -1,59 +1,77 @@
 """Conversion of graphs from other libraries: NetworkX and PyTorch Geometric."""
 
+import sys
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gossamer.data.checks import SYMMETRISE, check_both_directions
+from gossamer.data.conversion import is_tensor, to_array, to_number
 from gossamer.data.graph import DataGraph, make_graph
 from gossamer.errors import GossamerError
 
+SPLIT_NAMES = ("train", "validation", "test")
+
+
+def convert(data: Any, symmetrise: bool = False) -> DataGraph:
+    """Convert a graph of a library that is loaded; the types of others cannot occur."""
+    networkx, pyg = sys.modules.get("networkx"), sys.modules.get("torch_geometric.data")
+    if networkx is not None and isinstance(data, networkx.Graph):
+        return from_networkx(data, symmetrise=symmetrise)
+    if pyg is not None and isinstance(data, pyg.Data):
+        return from_pyg(data, symmetrise=symmetrise)
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    hint = "; give one of its graphs, as in dataset[0]" if pyg is not None and isinstance(data, pyg.Dataset) else ""
+    raise GossamerError(
+        "expected a DataGraph, a torch_geometric.data.Data, a networkx.Graph, a data set's name or a path, got "
+        f"{kind}{hint}"
+    )
+
 
 def from_networkx(
-    graph: Any, *, features: str = "x", target: str = "y", split: str = "split", weight: str = "weight"
+    graph: Any,
+    *,
+    features: str = "x",
+    target: str = "y",
+    split: str = "split",
+    weight: str = "weight",
+    symmetrise: bool = False,
 ) -> DataGraph:
-    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class or a value) and `split`.
+    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class or values) and `split`.
 
-    `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names.
+    `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names. With
+    `symmetrise` a directed graph's edges lose their direction; of two opposite ones the mean weight is kept.
     """
-    if graph.is_directed() or graph.is_multigraph():
+    if graph.is_multigraph():
         raise GossamerError(
-            f"expected an undirected networkx.Graph, got {type(graph).__name__}; use graph.to_undirected()"
+            f"expected a networkx.Graph without parallel edges, got {type(graph).__name__}; use nx.Graph(graph)"
+        )
+    if graph.is_directed() and not symmetrise:
+        raise GossamerError(
+            f"expected an undirected networkx.Graph, got {type(graph).__name__}; use graph.to_undirected(), or "
+            f"{SYMMETRISE}"
         )
     number = {v: i for i, v in enumerate(graph.nodes)}
     rows = [values.get(features) for _, values in graph.nodes(data=True)]
     missing = [v for v, row in zip(graph.nodes, rows, strict=True) if row is None]
     if missing:
         raise GossamerError(f"vertex {missing[0]!r} has no attribute {features!r} ({len(missing)} such vertices)")
-    lengths = {len(np.atleast_1d(row)) for row in rows}
+    rows = [np.atleast_1d(to_array(row, features)) for row in rows]
+    lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise GossamerError(f"all feature rows must have one length, got {sorted(lengths)}")
-    given = [values.get(target) for _, values in graph.nodes(data=True)]
-    real = any(isinstance(y, (float, np.floating)) for y in given)
-    class_names: tuple[str, ...] | None = None
-    targets: Any
-    if real:
-        try:
-            targets = np.array([np.nan if y is None else y for y in given], dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise GossamerError(f"{target!r} must be all numbers or all classes: {error}") from None
-    else:
-        try:
-            order = sorted({y for y in given if y is not None})
-        except TypeError as error:
-            raise GossamerError(
-                f"the classes in {target!r} must be of one type, all text or all numbers: {error}"
-            ) from None
-        class_names = tuple(str(y) for y in order)
-        classes = {y: c for c, y in enumerate(order)}
-        targets = np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64)
+    targets, class_names = _targets([values.get(target) for _, values in graph.nodes(data=True)], target)
     splits = [values.get(split) for _, values in graph.nodes(data=True)]
-    unknown = {str(s) for s in splits} - {"train", "validation", "test", "None"}
+    unknown = {str(s) for s in splits} - {*SPLIT_NAMES, "None"}
     if unknown:
         raise GossamerError(f"the split must be one of train, validation, test, got {sorted(unknown)[0]!r}")
     edges = np.array([(number[u], number[v]) for u, v in graph.edges], dtype=np.int64).reshape(-1, 2)
     try:
-        weights = np.array([values.get(weight, 1.0) for _, _, values in graph.edges(data=True)], dtype=np.float64)
-        table = np.array([np.atleast_1d(row) for row in rows], dtype=np.float32)
+        weights = np.array(
+            [to_number(values.get(weight, 1.0)) for _, _, values in graph.edges(data=True)], dtype=np.float64
+        )
+        table = np.array(rows, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise GossamerError(f"{features!r} of vertices and {weight!r} of edges must be numbers: {error}") from None
     return make_graph(
@@ -64,23 +82,48 @@ def from_networkx(
         weights=weights,
         names=tuple(str(v) for v in graph.nodes),
         class_names=class_names,
-        **{part: np.array([s == part for s in splits]) for part in ("train", "validation", "test")},
+        symmetrise=symmetrise,
+        **{part: np.array([s == part for s in splits]) for part in SPLIT_NAMES},
     )
 
 
-def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
+def _targets(values: list[Any], name: str) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Targets of vertices, None where there is none: real values, class numbers, or classes with names."""
+    given = [to_number(y) for y in values]
+    width = max((np.size(y) for y in given if isinstance(y, list | tuple | np.ndarray)), default=0)
+    if width or any(isinstance(y, float | np.floating) for y in given):
+        try:
+            blank = np.full(width, np.nan) if width else np.nan
+            return np.array([blank if y is None else y for y in given], dtype=np.float64), None
+        except (TypeError, ValueError) as error:
+            raise GossamerError(f"{name!r} must be all numbers or all classes: {error}") from None
+    known = [y for y in given if y is not None]
+    if known and all(isinstance(y, int | np.integer) and not isinstance(y, bool) for y in known):
+        return np.array([-1 if y is None else y for y in given], dtype=np.int64), None
+    try:
+        order = sorted(set(known))
+    except TypeError as error:
+        raise GossamerError(f"the classes in {name!r} must be of one type, all text or all numbers: {error}") from None
+    classes = {y: c for c, y in enumerate(order)}
+    return np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64), tuple(map(str, order))
+
+
+def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False) -> DataGraph:
     """Convert a torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
 
-    One-dimensional `edge_weight` (or `edge_attr`) gives the weights; `pos` the positions.
+    `edge_weight` (or `edge_attr`), one number an edge, gives the weights; `pos` the positions. `edge_index` has both
+    directions of each edge; with `symmetrise` one is enough, and different weights are replaced by their mean.
     """
     for attribute in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if getattr(data, attribute, None) is None:
+            remedy = "; torch_geometric.transforms.RandomNodeSplit makes masks" if attribute.endswith("mask") else ""
             raise GossamerError(
                 f"the PyTorch Geometric graph has no `{attribute}`; expected x, edge_index, y, "
-                "train_mask, val_mask and test_mask"
+                f"train_mask, val_mask and test_mask{remedy}"
             )
-    if data.x.layout != data.y.layout:
-        raise GossamerError("expected dense features x; use data.x.to_dense(), or make_graph with a scipy matrix")
+    wrong = [key for key in ("x", "edge_index", "y") if not is_tensor(getattr(data, key))]
+    if wrong:
+        raise GossamerError(f"`{wrong[0]}` must be a torch.Tensor, got {type(getattr(data, wrong[0])).__name__}")
     if data.train_mask.ndim != 1:
         raise GossamerError(
             f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; choose a column of them first"
@@ -88,20 +131,27 @@ def from_pyg(data: Any, name: str = "pyg") -> DataGraph:
     weights = getattr(data, "edge_weight", None)
     if weights is None:
         weights = getattr(data, "edge_attr", None)
+    if weights is not None and weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
     if weights is not None and weights.ndim != 1:
         raise GossamerError(
             f"expected one weight for each edge, got shape {tuple(weights.shape)}; "
             "set data.edge_weight, or drop edge_attr"
         )
-    positions = getattr(data, "pos", None)
+    edges = to_array(data.edge_index, "edge_index")
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise GossamerError(f"edge_index must be whole numbers [2, edges], got {edges.dtype} {edges.shape}")
+    if not symmetrise:
+        check_both_directions(edges.T.astype(np.int64), len(data.x))
     return make_graph(
         name,
-        data.edge_index.cpu().numpy().T,
-        data.x.detach().cpu().numpy(),
-        data.y.cpu().numpy(),
-        train=data.train_mask.cpu().numpy(),
-        validation=data.val_mask.cpu().numpy(),
-        test=data.test_mask.cpu().numpy(),
-        weights=None if weights is None else weights.cpu().numpy(),
-        positions=None if positions is None else positions.cpu().numpy(),
+        edges.T,
+        data.x,
+        data.y,
+        train=data.train_mask,
+        validation=data.val_mask,
+        test=data.test_mask,
+        weights=weights,
+        positions=getattr(data, "pos", None),
+        symmetrise=symmetrise,
     )

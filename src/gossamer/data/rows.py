@@ -17,7 +17,7 @@ from gossamer.files import require_regular
 from gossamer.machine import as_size, available_memory
 
 SHARE = 16  # of the available memory, for a file
-MOST_DIGITS = 18  # of a whole number, so that it fits in 64 bits
+MAX_DIGITS = 18  # of a whole number, so that it fits in 64 bits
 Row = tuple[int, list[str]]  # line number and cells
 
 
@@ -46,8 +46,8 @@ def read_named_rows(path: Path, columns: Sequence[str], expected: str) -> Iterat
 
 def parse_whole_number(cell: str) -> int:
     """Parse a whole number of at most 18 digits."""
-    if len(cell) > MOST_DIGITS:
-        raise ValueError(f"{shown(cell)} is no whole number of at most {MOST_DIGITS} digits")
+    if len(cell) > MAX_DIGITS:
+        raise ValueError(f"{shown(cell)} is no whole number of at most {MAX_DIGITS} digits")
     return int(cell)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
-from gossamer.data.checks import MOST_CLASS_NUMBERS
+from gossamer.data.targets import MOST_CLASSES
 from gossamer.errors import FileError, GossamerError, naming, shown
 from gossamer.files import write_atomically
 
@@ -138,8 +138,8 @@ def _unpack_csr(path: Path, arrays: dict[str, Any], name: str, what: str) -> Any
 def _take_num_classes(arrays: dict[str, Any]) -> int:
     """Number of classes; more than the labels show where a class has no vertex."""
     given, least = arrays.get("num_classes"), int(arrays["labels"].max()) + 1
-    if given is None or given.shape != () or given.dtype.kind not in "iu" or not least <= given <= MOST_CLASS_NUMBERS:
-        raise GossamerError(f"expected num_classes, a whole number from {least} to {MOST_CLASS_NUMBERS}")
+    if given is None or given.shape != () or given.dtype.kind not in "iu" or not least <= given <= MOST_CLASSES:
+        raise GossamerError(f"expected num_classes, a whole number from {least} to {MOST_CLASSES}")
     return int(given)
 
 

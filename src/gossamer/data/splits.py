@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.data.targets import check_num_classes
 from gossamer.errors import GossamerError
 
 Masks = dict[str, Any]  # train, validation, test: bool [n], or the numbers of the vertices
@@ -17,6 +18,7 @@ def split_by_class(labels: NDArray[Any], per_class: int, num_validation: int, se
     """
     random = np.random.default_rng(seed)
     known = labels >= 0
+    check_num_classes(labels)
     train = np.zeros(len(labels), dtype=bool)
     order = np.argsort(labels, kind="stable")  # the vertices of each class in turn, ascending
     classes, first = np.unique(labels[order], return_index=True)

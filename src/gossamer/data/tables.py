@@ -16,12 +16,14 @@ from gossamer.errors import GossamerError, naming, one_line, shown
 SPLITS = ("train", "validation", "test")
 
 
-def read_tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
+def read_tables(folder: Path, seed: int, per_class: int = 20, symmetrise: bool = False) -> DataGraph:
     """Read a graph whose vertices are named freely (docs/data.md shows the tables).
 
     edges.csv     source,target[,weight]
     features.csv  vertex,<one column a feature>
     labels.csv    vertex,label[,split]: a class name, or a number for regression; split is train, validation, test
+
+    With `symmetrise`, an edge that is given with different weights has their mean.
     """
     names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
@@ -39,7 +41,15 @@ def read_tables(folder: Path, seed: int, per_class: int = 20) -> DataGraph:
             masks = split_by_class(targets, per_class, min(500, len(names) // 4), seed)
     with naming(folder):
         return make_graph(
-            folder.name, edges, features, targets, weights=weights, names=names, class_names=class_names, **masks
+            folder.name,
+            edges,
+            features,
+            targets,
+            weights=weights,
+            names=names,
+            class_names=class_names,
+            symmetrise=symmetrise,
+            **masks,
         )
 
 
@@ -160,6 +170,8 @@ def _targets(
         values = []
     if values and any("." in label or "e" in label.lower() for label in known):
         return parse_real_labels(path, labels, splits, lines), None
+    if values:
+        known = [label for label, value in zip(known, values, strict=True) if value >= 0]  # -1: unknown, as in arrays
     order = sorted(set(known), key=lambda label: (len(label), label) if values else (0, label))
     classes = {label: c for c, label in enumerate(order)}
     return np.array([classes.get(label, -1) for label in labels], dtype=np.int64), tuple(order)

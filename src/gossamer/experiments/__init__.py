@@ -1,4 +1,4 @@
-"""Figures and tables of the paper, one file each, with the claims that each is fail_diverged by.
+"""Figures and tables of the paper, one file each, with the claims that each is judged by.
 
 The code is organised as follows:
     setup          data sets, networks and step sizes of Sec. V

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 
 from gossamer import topology
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Cache, Claim, ExperimentProgress, Outcome
 from gossamer.report.agent_graph import draw_sweeps
 from gossamer.report.csv_tables import write_csv
 
 SWEEP_AGENTS = 20
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Sweep the gap for a random A of each seed; sparsity rises to the minimally connected network and stays there."""
     cache, radii, sweeps = Cache(out / "cache"), topology.RADII[::2] if quick else topology.RADII, []
     for seed in range(seeds):
         key = {"experiment": "fig2", "agents": SWEEP_AGENTS, "seed": seed, "radii": radii}
-        sweeps.append(topology.Sweep.from_dict(cache.get(key, partial(_sweep_of, seed, radii))))
-        follow(seed + 1, seeds, f"seed {seed}")
+        sweeps.append(topology.Sweep.from_dict(cache.get_or_compute(key, partial(_sweep_of, seed, radii))))
+        progress(seed + 1, seeds, f"seed {seed}")
     sparsity = np.array([[point.sparsity for point in made.points] for made in sweeps])
     objective = np.array([[point.objective for point in made.points] for made in sweeps])
     gaps = objective - np.array([[point.lower_bound for point in made.points] for made in sweeps])
@@ -64,4 +64,4 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
 
 
 def _sweep_of(seed: int, radii: Sequence[float]) -> dict[str, Any]:
-    return topology.sweep_gaps("random", topology.random_shared_edges(SWEEP_AGENTS, seed), radii).to_dict()
+    return topology.sweep_gaps("random", topology.draw_shared_edges(SWEEP_AGENTS, seed), radii).to_dict()

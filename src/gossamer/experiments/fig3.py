@@ -7,7 +7,7 @@ import numpy as np
 
 from gossamer.assignment import assign, shared_edges
 from gossamer.data import load
-from gossamer.experiments.reproduction import Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Claim, ExperimentProgress, Outcome
 from gossamer.experiments.setup import CITATION_DATASETS, NUMBERS_OF_AGENTS, STEP_SIZES, citation_trial
 from gossamer.experiments.trials import (
     FigureCurves,
@@ -34,7 +34,7 @@ CENTRALISED_MODELS = {"NN": "graphless", "GCN": "centralised"}
 SLOWED = "GCN, dGCN's step size"  # tells what a smaller stable step size costs from what the distribution costs
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Train everything, draw Fig. 3 a-f and the disagreement, and check what Sec. V-A and V-B say of them."""
     datasets = ("citeseer",) if quick else CITATION_DATASETS
     agents = (5, 20) if quick else NUMBERS_OF_AGENTS
@@ -49,7 +49,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
                 plan[dataset, SLOWED, seed] = citation_trial(dataset, "centralised", seed, **shorter, step_size=size)
             for m in agents:
                 plan[dataset, dgcn(m), seed] = citation_trial(dataset, "distributed", seed, agents=m, **shorter)
-    found = run_plan(out, "fig3", plan, follow)
+    found = run_plan(out, "fig3", plan, progress)
     colours = {name: COLOURS[method] for name, method in CENTRALISED_MODELS.items()} | {SLOWED: COLOURS["centralised"]}
     colours |= {dgcn(m): AGENT_COLOURS[m] for m in agents}
     claims = [_table1(datasets), _random_partition(datasets), _gcn_above_nn(found), _same_accuracy(found, agents)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.experiments.reproduction import Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Claim, ExperimentProgress, Outcome
 from gossamer.experiments.setup import CITATION_DATASETS, citation_trial
 from gossamer.experiments.trials import (
     FigureCurves,
@@ -31,7 +31,7 @@ LINKS: dict[str, Trial] = {  # the share of the designed links that is kept, or 
 }
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Data edges that no link carries are dropped, D and C made anew for what is left, and dGCN trained on it."""
     datasets = ("cora",) if quick else CITATION_DATASETS
     kept = ("100 %", "25 %", "line") if quick else tuple(LINKS)
@@ -44,7 +44,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
         for seed in range(seeds)
         for name in kept
     }
-    found = run_plan(out, "fig4", plan, follow)
+    found = run_plan(out, "fig4", plan, progress)
     files = ["fig4.csv", *_draw(out / "fig4", {"cora": found["cora"]})]
     if len(found) > 1:
         files += _draw(out / "fig4_others", {name: curves for name, curves in found.items() if name != "cora"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.experiments.reproduction import Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Claim, ExperimentProgress, Outcome
 from gossamer.experiments.setup import ACCURATE, TUNED_RULES, rule_trial
 from gossamer.experiments.trials import (
     FigureCurves,
@@ -38,7 +38,7 @@ NOTICEABLE = 0.01  # difference of test accuracy between the orders
 SLOWER = 1.25  # and ratio of iterations
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Every rule with the constants that are quickest for it; Adam also with the weights mixed before its statistics,
     and both orders once more with a step size at which accuracies can be compared."""
     length: Trial = {"steps": 200, "evaluate_every": 10} if quick else {"steps": 20000, "evaluate_every": 10}
@@ -52,7 +52,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
                 plan[dataset, name, seed] = {**fast, **rule, **length}
             for name, order in ORDERS.items():
                 plan[dataset, name, seed] = rule_trial(dataset, "adam", ACCURATE, seed=seed, **order, **shorter)
-    found = run_plan(out, "fig5", plan, follow)
+    found = run_plan(out, "fig5", plan, progress)
     return Outcome("fig5", fail_diverged([_faster(found), _orders(found)], found), ["fig5.csv", *_draw(out, found)])
 
 

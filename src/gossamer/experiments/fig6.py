@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.experiments.reproduction import Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Claim, ExperimentProgress, Outcome
 from gossamer.experiments.setup import citation_trial
 from gossamer.experiments.trials import (
     FigureCurves,
@@ -29,7 +29,7 @@ PERIOD = 0.25  # of a run: 200 steps, the longest interval; what a method ends w
 EVALUATED = 8  # shares few multiples with the intervals: what lies between two consensus steps shows
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """The ablation for 10 agents, and the ends of it (always, never) for other numbers of agents."""
     shorter: Trial = {"steps": 300} if quick else {}
     intervals = {n: x for n, x in INTERVALS.items() if not quick or n in ("every iteration", "every 50", "never")}
@@ -41,7 +41,7 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
                 if m == 10 or name in ("every iteration", "never"):
                     settings = {"agents": m, "consensus_every": every, "evaluate_every": EVALUATED, **shorter}
                     plan[f"cora, {m} agents", name, seed] = citation_trial("cora", "distributed", seed, **settings)
-    found = run_plan(out, "fig6", plan, follow)
+    found = run_plan(out, "fig6", plan, progress)
     claims = [_required(found), _jumps(found), _overfits(found), _share(found, shares)]
     return Outcome("fig6", fail_diverged(claims, found), ["fig6.csv", *_draw(out, found, shares)])
 

@@ -1,4 +1,4 @@
-"""Parts of every reproduced figure: cached results, claims, files in one folder."""
+"""Parts that all reproduced figures share: a cache of results, and claims with their measurements."""
 
 import hashlib
 import json
@@ -12,17 +12,17 @@ from gossamer.files import write_atomically
 from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.documents import read_json, to_json
 
-Follow = Callable[[int, int, str], None]  # of the parts done, all parts, and a description of the last
+ExperimentProgress = Callable[[int, int, str], None]  # called with the parts done, all parts, and the last one's text
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, or of ours, with its measurement."""
+    """A statement with its measurement."""
 
     claim: str
     measured: str
     holds: bool
-    ours: bool = False
+    ours: bool = False  # of this project, not of the paper: not counted in the verdict
 
 
 @dataclass(frozen=True)
@@ -43,42 +43,45 @@ class Cache:
 
     folder: Path
 
-    def get(self, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
+    def get_or_compute(self, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """Return the result stored under this key, or compute and store it."""
-        known = self.find(key)
-        return self.store(key, compute()) if known is None else known
+        stored = self.find(key)
+        return self.store(key, compute()) if stored is None else stored
 
     def find(self, key: Mapping[str, Any]) -> Any:
-        """Return the result stored under this key by this version of Gossamer, or None."""
-        path, key = self._path(key), _versioned(key)
+        """Return the result stored under this key by this version of Gossamer, or None. Refuse a damaged file."""
+        path, key = self._path(key), _add_version(key)
         if not path.is_file():
             return None
         try:
             stored = read_json(path)
             if not isinstance(stored, dict) or not {"key", "result"} <= set(stored):
                 raise GossamerError("it has no key or no result")
-            if "checksum" in stored and stored["checksum"] != _digest(stored["key"], stored["result"]):
+            # Files written before checksums were have none.
+            if "checksum" in stored and stored["checksum"] != _compute_checksum(stored["key"], stored["result"]):
                 raise GossamerError("its content does not have its checksum")
         except (OSError, GossamerError) as error:
             raise GossamerError(f"{path} is damaged ({error}); remove it and start again") from None
+        # JSON turns tuples into lists: so must the key, to be compared.
         return stored["result"] if stored["key"] == json.loads(json.dumps(key)) else None
 
     def store(self, key: Mapping[str, Any], result: Any) -> Any:
         """Store a result and return it as `find` would."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        stored = json.loads(to_json({"key": _versioned(key), "result": result}))
-        content = to_json({**stored, "checksum": _digest(stored["key"], stored["result"])})
+        stored = json.loads(to_json({"key": _add_version(key), "result": result}))
+        content = to_json({**stored, "checksum": _compute_checksum(stored["key"], stored["result"])})
         write_atomically(self._path(key), content.encode())
         return stored["result"]
 
     def _path(self, key: Mapping[str, Any]) -> Path:
-        name = hashlib.sha256(json.dumps(_versioned(key), sort_keys=True).encode()).hexdigest()[:16]
+        # 64 bits are enough for a name: `find` compares the whole key.
+        name = hashlib.sha256(json.dumps(_add_version(key), sort_keys=True).encode()).hexdigest()[:16]
         return self.folder / f"{name}.json"
 
 
-def _versioned(key: Mapping[str, Any]) -> dict[str, Any]:
+def _add_version(key: Mapping[str, Any]) -> dict[str, Any]:
     return {"gossamer": GOSSAMER_VERSION, **key}
 
 
-def _digest(key: Any, result: Any) -> str:
+def _compute_checksum(key: Any, result: Any) -> str:
     return hashlib.blake2b(json.dumps([key, result], sort_keys=True).encode(), digest_size=32).hexdigest()

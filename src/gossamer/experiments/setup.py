@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.experiments.reproduction import Cache, Follow
+from gossamer.experiments.reproduction import Cache, ExperimentProgress
 from gossamer.experiments.trials import Curve, Trial, log_loss, run_trials, stack
 
 Grid = Mapping[str, Sequence[float]]  # values of each setting
@@ -89,7 +89,7 @@ def rule_trial(dataset: str, rule: str, tuned: Mapping[str, Mapping[str, Trial]]
 
 
 def search_grid(
-    cache: Cache, variants: Mapping[str, Trial], grids: Mapping[str, Grid], by: str, follow: Follow
+    cache: Cache, variants: Mapping[str, Trial], grids: Mapping[str, Grid], by: str, progress: ExperimentProgress
 ) -> dict[str, Trial]:
     """Find the grid point of each variant of the settings with the least mean of `by` over a run's evaluations.
 
@@ -106,7 +106,7 @@ def search_grid(
         for point in points[name]
         for seed in SEARCH_SEEDS
     ]
-    curves = iter(run_trials(cache, tried, follow))
+    curves = iter(run_trials(cache, tried, progress))
     best: dict[str, Trial] = {}
     for name in variants:
         losses = [float(np.mean([_score(next(curves), by) for _ in SEARCH_SEEDS])) for _ in points[name]]
@@ -123,21 +123,21 @@ def _score(curve: Curve, by: str) -> float:
 def search_all_step_sizes(folder: Path) -> None:
     """Search all step sizes again; an interrupted search continues where it stopped."""
 
-    def follow(done: int, total: int, reached: str) -> None:
+    def progress(done: int, total: int, reached: str) -> None:
         print(f"{done}/{total} {reached}", file=sys.stderr)
 
     cache = Cache(folder)
     for dataset in CITATION_DATASETS:
         variants = {name: {**SETUP, **method, "dataset": dataset, "steps": 500} for name, method in METHODS.items()}
         sizes: dict[str, Grid] = {name: {"step_size": GRIDS[dataset]} for name in variants}
-        print(dataset, search_grid(cache, variants, sizes, "validation_loss", follow), flush=True)
+        print(dataset, search_grid(cache, variants, sizes, "validation_loss", progress), flush=True)
     for by, grids_of in (("loss", RULE_GRIDS), ("validation_loss", ACCURATE_GRIDS)):
         for dataset, grids in grids_of.items():
             rules = {
                 rule: {**SETUP, "agents": RULE_AGENTS, "dataset": dataset, "update": rule, "steps": 500}
                 for rule in grids
             }
-            print(dataset, by, search_grid(cache, rules, grids, by, follow), flush=True)
+            print(dataset, by, search_grid(cache, rules, grids, by, progress), flush=True)
 
 
 if __name__ == "__main__":

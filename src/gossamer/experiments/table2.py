@@ -17,7 +17,7 @@ from scipy import sparse
 from gossamer.data import DataGraph, load
 from gossamer.data.traffic import is_present
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow, Outcome
+from gossamer.experiments.reproduction import Cache, Claim, ExperimentProgress, Outcome
 from gossamer.experiments.traffic import (
     DISTRIBUTED,
     GRAPHLESS_MODEL,
@@ -37,7 +37,7 @@ from gossamer.runs.settings import make_settings
 
 PAPERS = ("pemsd4", "pemsd8")
 PAPERS_MODELS = tuple(model for model in TRAFFIC_MODELS if model != GRAPHLESS_MODEL)
-MOST_SEEDS = 5  # the paper's number
+MAX_SEEDS = 5  # the paper's number
 QUICK_STEPS = 120
 LONG = 1600  # steps of the extra row
 MATCH_TOLERANCE = 0.05  # of the centralised error: distributed and centralised match within it
@@ -47,7 +47,7 @@ PlannedRun = tuple[str, str, str, dict[str, Any]]  # data set, model, distribute
 SeedErrors = dict[str, dict[str, NDArray[np.float64]]]  # test errors by model and method, one for each seed
 
 
-def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
+def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) -> Outcome:
     """Train every model with every seed, distributed and centralised; write the table, draw it, check the claims."""
     here = tuple(filter(is_present, ("pems-orange", *PAPERS)))
     if not here:
@@ -60,9 +60,9 @@ def reproduce(out: Path, quick: bool, seeds: int, follow: Follow) -> Outcome:
     plan = [
         run
         for dataset in datasets
-        for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MOST_SEEDS)))
+        for run in (_quick_plan(dataset) if quick else _plan(dataset, min(seeds, MAX_SEEDS)))
     ]
-    longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], follow)
+    longest_first = run_trials(Cache(out / "cache"), [settings for *_, settings in reversed(plan)], progress)
     runs, tables = [], dict[str, SeedErrors]()
     for (dataset, model, place, settings), curve in zip(plan, reversed(longest_first), strict=True):
         end = curve["test"][-1]

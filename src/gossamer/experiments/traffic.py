@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data import DataGraph
-from gossamer.experiments.reproduction import Cache, Follow
+from gossamer.experiments.reproduction import Cache, ExperimentProgress
 from gossamer.experiments.trials import run_trials
 
 TRAFFIC_STEPS = 400
@@ -61,7 +61,7 @@ def traffic_trial(
     }
 
 
-def search_update_rules(dataset: str, cache: Cache, follow: Follow) -> dict[str, dict[str, Any]]:
+def search_update_rules(dataset: str, cache: Cache, progress: ExperimentProgress) -> dict[str, dict[str, Any]]:
     """Find the rule and step size of GRID with the least validation loss of each model, over both ways to train."""
     tried = [(model, rule, size) for model in TRAFFIC_MODELS for rule, sizes in GRID.items() for size in sizes]
     half = TRAFFIC_STEPS // 2  # where a divergence is seen
@@ -71,7 +71,7 @@ def search_update_rules(dataset: str, cache: Cache, follow: Follow) -> dict[str,
         for place in PLACES
         for seed in (100, 101)
     ]
-    curves = run_trials(cache, trials, follow)
+    curves = run_trials(cache, trials, progress)
     ends = [np.inf if curve["diverged"] else float(curve["validation_loss"][-1]) for curve in curves]
     losses = np.reshape(ends, (len(tried), -1)).mean(1)
     best: dict[str, dict[str, Any]] = {}
@@ -115,10 +115,10 @@ def least_squares(graph: DataGraph, operators: list[Any]) -> float:
 def search_all_models(folder: Path) -> None:
     """Search again; an interrupted search continues where it stopped."""
 
-    def follow(done: int, total: int, reached: str) -> None:
+    def progress(done: int, total: int, reached: str) -> None:
         print(f"{done}/{total} {reached}", file=sys.stderr, flush=True)
 
-    for model, how in search_update_rules("pems-orange", Cache(folder), follow).items():
+    for model, how in search_update_rules("pems-orange", Cache(folder), progress).items():
         print(model, how)
 
 

@@ -23,7 +23,7 @@ from scipy import special
 from gossamer.data import load
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
-from gossamer.experiments.reproduction import Cache, Claim, Follow
+from gossamer.experiments.reproduction import Cache, Claim, ExperimentProgress
 from gossamer.report.csv_tables import write_csv
 from gossamer.runs.memory import keep_memory
 from gossamer.runs.records import Mask, Record
@@ -38,9 +38,9 @@ FigureCurves = dict[str, dict[str, list[Curve]]]  # by data set and method, a cu
 COLUMNS = ("step", "loss", "validation_loss", "validation", "test", "disagreement")
 
 
-def run_plan(out: Path, name: str, plan: TrialPlan, follow: Follow) -> FigureCurves:
+def run_plan(out: Path, name: str, plan: TrialPlan, progress: ExperimentProgress) -> FigureCurves:
     """Train a whole figure; `name`.csv in `out` gets every evaluation."""
-    curves = run_trials(Cache(out / "cache"), list(plan.values()), follow)
+    curves = run_trials(Cache(out / "cache"), list(plan.values()), progress)
     found: FigureCurves = {}
     rows = []
     for (dataset, method, seed), curve in zip(plan, curves, strict=True):
@@ -52,7 +52,7 @@ def run_plan(out: Path, name: str, plan: TrialPlan, follow: Follow) -> FigureCur
     return found
 
 
-def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Curve]:
+def run_trials(cache: Cache, trials: Sequence[Trial], progress: ExperimentProgress) -> list[Curve]:
     """Train every trial (settings by name), those that the cache holds excepted; curves in the order of the trials."""
     keys = [_settings(trial).model_dump(mode="json") for trial in trials]  # whole: a new default is a new run
     for key, trial in zip(keys, trials, strict=True):
@@ -63,7 +63,7 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
         if known is not None:
             curves[index] = known
     if curves:
-        follow(len(curves), len(trials), "from an earlier run")
+        progress(len(curves), len(trials), "from an earlier run")
     missing = [index for index in range(len(trials)) if index not in curves]
     if missing:
         for dataset in dict.fromkeys(trials[index].get("dataset", "digits") for index in missing):
@@ -77,7 +77,7 @@ def run_trials(cache: Cache, trials: Sequence[Trial], follow: Follow) -> list[Cu
                 for done in as_completed(running):
                     index = running[done]
                     curves[index] = cache.store(keys[index], done.result())
-                    follow(len(curves), len(trials), describe_run(trials[index], curves[index]))
+                    progress(len(curves), len(trials), describe_run(trials[index], curves[index]))
             except BaseException as error:
                 for done, index in running.items():  # those that ended while another failed
                     if done.done() and not done.cancelled() and done.exception() is None and index not in curves:

@@ -13,7 +13,7 @@ from gossamer.model import Params
 from gossamer.runs.tensors import check_tensors, pack_state, read_file, unpack_state, write_tensors
 
 MAX_DONE_BYTES = 1 << 22  # of the statements of all agents that they are done
-NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors")
+CHECKPOINT_NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors")
 _logger = logging.getLogger(__name__)
 
 
@@ -31,7 +31,7 @@ class EpochStore:
         return epoch
 
     def _read_number(self, name: str, default: int) -> int:
-        """The number in a file, the default without a file, or -1 if it holds no number."""
+        """Read the number in a file: the default if there is no file, -1 if it holds no number."""
         path = self.folder / name
         try:
             return int(read_bytes(path, 100)) if path.exists() else default
@@ -66,7 +66,7 @@ class EpochStore:
 class CheckpointStore(EpochStore):
     """An agent's checkpoints as well; step 0 can always be restored, from the initial weights.
 
-    Each file is read once when the agent starts, and a damaged one is set aside, so that all that are left are whole.
+    Each file is read once when the agent starts, and a damaged one is set aside, so that those left are intact.
     """
 
     keep: int  # checkpoints, at most
@@ -101,8 +101,10 @@ class CheckpointStore(EpochStore):
             self._path(other).unlink(missing_ok=True)
 
     def discard(self, diverged: int, start: int) -> None:
-        """Remove checkpoints that may have led to the divergence at a step of a training that began at `start`: the
-        latest, or, if it has come no further than the last time, all from `start` on."""
+        """Remove checkpoints that may have led to a divergence, of a training that began at step `start`.
+
+        The latest one is removed; all from `start` on if the last training diverged at this step or later.
+        """
         stored = self._stored()
         further = diverged > self._read_number("diverged", -1)
         for step in stored[-1:] if further else [s for s in stored if s >= start]:
@@ -115,19 +117,19 @@ class CheckpointStore(EpochStore):
         return self._read(self._path(step))
 
     def _read(self, path: Path) -> tuple[Params, StateDict]:
-        """A checkpoint of this agent and of the step in its file name. One of an older version has no step inside."""
-        tensors, about = read_file(path)
+        """Read a checkpoint and check it: of this agent, and of the step in its file name, which older files lack."""
+        tensors, metadata = read_file(path)
         expected = {name: (part.dtype, tuple(part.shape)) for name, part in pack_state(self.params, self.state).items()}
         check_tensors(tensors, expected, str(path))
         step = path.stem.partition("-")[2]
-        if about.get("step", step) != step:
-            raise GossamerError(f"{path} holds the checkpoint of step {about['step']}")
+        if metadata.get("step", step) != step:
+            raise GossamerError(f"{path} holds the checkpoint of step {metadata['step']}")
         if not all(bool(part.isfinite().all()) for part in tensors.values()):
             raise GossamerError(f"{path} holds NaN or infinite numbers")
         return unpack_state(tensors)
 
     def _stored(self) -> list[int]:
-        names = (NAME.fullmatch(path.name) for path in self.folder.iterdir())
+        names = (CHECKPOINT_NAME.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted(int(name[1]) for name in names if name is not None)
 
     def _path(self, step: int) -> Path:

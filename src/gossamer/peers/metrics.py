@@ -10,7 +10,7 @@ from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
 from gossamer.peers.shards.manifests import AgentEvaluation
-from gossamer.runs.documents import MOST_JSON_BYTES, parse_json, to_json, validate
+from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
 
 AgentMetrics = dict[str, Any]  # step, and for each mask the sums of losses and hits or squared errors, and a count
 
@@ -39,7 +39,7 @@ class MetricsLog:
 
 def read_metrics_log(path: Path) -> list[AgentMetrics]:
     """The last evaluation of each step, ascending; a last line that is cut off is left out."""
-    content = read_bytes(path, MOST_JSON_BYTES)
+    content = read_bytes(path, MAX_JSON_BYTES)
     by_step: dict[int, AgentMetrics] = {}
     for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
         source = f"{path}, line {number}"

@@ -36,7 +36,7 @@ from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.work import ShardWork, SiteWork, Work
 
-BUSY_SECONDS = 1.0  # of this agent's arithmetic, after which messages of others may wait unread
+BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
 Connect = Callable[[int, OnRefused], Transport]  # makes a transport for messages of at most so many bytes
 _logger = logging.getLogger(__name__)
@@ -60,8 +60,10 @@ class PeerOptions:
 
 
 def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen: str | None = None) -> Path:
-    """Train the agent of a shard until all agents have finished, and return the folder of its result. It may listen on
-    another address than the one that its neighbours connect to."""
+    """Train the agent of a shard until all agents have finished, and return the folder of its result.
+
+    `listen` is an address to listen on, if it is another than the one that the neighbours connect to.
+    """
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
     membership = shard.membership
     secret = None if insecure else read_secret(folder, membership)
@@ -69,8 +71,8 @@ def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen:
     address = listen or membership.contact.address
     raise_descriptor_limit(DESCRIPTOR_LIMIT)
 
-    def connect(largest: int, on_refused: OnRefused) -> Transport:
-        sockets = Sockets(membership.agent, address, membership.neighbours, secret, largest, on_refused)
+    def connect(max_bytes: int, on_refused: OnRefused) -> Transport:
+        sockets = Sockets(membership.agent, address, membership.neighbours, secret, max_bytes, on_refused)
         _logger.info("agent %d listens on %s%s", membership.agent, address, " without encryption" * (secret is None))
         return sockets
 
@@ -115,7 +117,7 @@ def _train(
             _logger.info("agent %d: epoch %d, training from step %d", agent, epoch, step - work.first)
         return work.program(step)
 
-    transport = connect(max(PAYLOAD_OFFSET + work.largest, max_status_bytes(config)), refusals.add)
+    transport = connect(max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config)), refusals.add)
     try:
         member = Member(
             config,
@@ -176,10 +178,10 @@ def _drive(
                 f"agent {agent} has finished and leaves, but has heard of nobody for {ISOLATION_TIMEOUT:.0f} s and "
                 f"not that agent {join_numbers(member.waiting_for)} has finished; if it has not, start both again"
             )
-        missing = now - member.waiting_since
-        if options.give_up is not None and member.waiting_for and missing > options.give_up:
+        waited = now - member.waiting_since
+        if options.give_up is not None and member.waiting_for and waited > options.give_up:
             raise MissingNeighbourError(
-                f"agent {agent} has waited {missing:.0f} s for agent {join_numbers(member.waiting_for)} at "
+                f"agent {agent} has waited {waited:.0f} s for agent {join_numbers(member.waiting_for)} at "
                 f"step {training_step_of(member, first)}; see whether they run"
                 f"{_describe_refusals(refusals, member.waiting_for)}"
             )

@@ -3,14 +3,36 @@
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
-from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.metrics import AgentMetrics, MetricsLog
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 
-PeerReport = dict[str, Any]
+
+class PeerReport(TypedDict):
+    """One report of an agent: its progress, traffic and refusals (`gossamer peer --report`)."""
+
+    agent: int
+    step: int
+    planning: bool
+    epoch: int
+    finished: bool
+    all_done: bool
+    neighbours: list[int]
+    waiting_for: list[int]
+    waited: float  # seconds
+    bytes_in: int
+    bytes_out: int
+    planned_bytes: dict[str, int]  # by phase
+    refused: dict[str, int]  # by reason
+    refused_from: dict[str, dict[str, int]]  # by sender and reason
+    dropped: int
+    cpu_seconds: float
+    metrics: AgentMetrics | None  # sums of the last evaluation
+
+
 LOG_INTERVAL = 2.0  # seconds between two log lines, at least
 FIRST_WAIT, LONG_WAIT = 2.0, 15.0  # seconds of waiting that are logged first, and from which on at WARNING
 _logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from gossamer.agents.exchange import Inbox, Phase
-from gossamer.agents.planning import plan_site, planned_shapes
+from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
@@ -34,7 +34,7 @@ PLANNING_STEPS = 1  # steps of the protocol before a site's training
 
 
 class Work(Protocol):
-    """The program of an agent in the protocol, and what the protocol must know of it."""
+    """The program of an agent in the protocol, with what the protocol must know of it."""
 
     @property
     def first(self) -> int:
@@ -42,11 +42,10 @@ class Work(Protocol):
 
     @property
     def keep(self) -> int:
-        """Checkpoints of an agent, at most."""
+        """Number of checkpoints that an agent keeps at most."""
 
     @property
-    def largest(self) -> int:
-        """Bytes of the largest message."""
+    def max_message_bytes(self) -> int: ...
 
     @property
     def store(self) -> RecoveryStore: ...
@@ -68,7 +67,7 @@ class ShardWork:
         self._host = build_share_host(shard.share, shard.settings)
         self._schedule = make_schedule(self._host, shard.settings)
         self.keep = shard.keep
-        self.largest = self._schedule.largest * shard.settings.torch_dtype.itemsize
+        self.max_message_bytes = self._schedule.largest * shard.settings.torch_dtype.itemsize
         self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
     def program(self, step: int) -> Program:
@@ -111,11 +110,11 @@ class SiteWork:
                 torch.float64,
                 {link.sender: shape for link, shape in shapes.items()},
             )
-            for index, shapes in enumerate(planned_shapes(self._site))
+            for index, shapes in enumerate(list_message_shapes(self._site))
         ]
-        diameter = max(1, shard.membership.num_agents - 1)  # of the agents, at most
-        self.keep = 1 + checkpoints_to_keep(diameter, shard.settings)
-        self.largest = _largest_message(shard)
+        max_diameter = max(1, shard.membership.num_agents - 1)  # of the agents' graph, not known before planning
+        self.keep = 1 + checkpoints_to_keep(max_diameter, shard.settings)
+        self.max_message_bytes = _bound_message_bytes(shard)
         self.store = SiteStore(folder, lambda: self.training.store if self.training else None)
         self.training: ShardWork | None = None  # once the share is planned
         if (self._planned / MANIFEST).is_file():
@@ -128,7 +127,7 @@ class SiteWork:
             share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
             self.training = ShardWork(self._write_planned(share, diameter), self._folder, self._metrics)
         if self.training is None:
-            raise AssertionError("a step after the planning without its outcome")
+            raise AssertionError("training cannot begin before the share is planned")
         yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
@@ -171,7 +170,7 @@ class SiteWork:
 
 
 def _shift_steps(program: Program, by: int) -> Program:
-    """The same program, so many steps later."""
+    """The same program, `by` steps later."""
 
     def shift(exchange: PlannedExchange) -> Generator[PlannedExchange, Inbox, Inbox]:
         return (yield exchange._replace(step=exchange.step + by))
@@ -179,12 +178,12 @@ def _shift_steps(program: Program, by: int) -> Program:
     return delegate(program, shift)
 
 
-def _largest_message(shard: SiteShard) -> int:
+def _bound_message_bytes(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
     network = build_network(int(data.features.shape[-1]), data.num_outputs, shard.settings)
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
-    planning = max(shape[0] for shapes in planned_shapes(site) for shape in (*shapes.values(), (1,)))
-    compressed = shard.settings.consensus_method.payload(network.shapes(), 8)  # may be more than all weights
+    planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
+    compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))

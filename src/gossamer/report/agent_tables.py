@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
+    from gossamer.peers.progress import PeerReport
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard
 
@@ -33,7 +34,7 @@ def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder:
     console.print(table)
 
 
-def process_table(states: Mapping[int, Mapping[str, Any]], num_agents: int, steps: int, classes: bool = True) -> Table:
+def process_table(states: "Mapping[int, PeerReport]", num_agents: int, steps: int, classes: bool = True) -> Table:
     """Table of the agents' processes and their progress; without lines between columns, to fit in 80 characters."""
     title = f"{num_agents} agents, {steps} steps"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)

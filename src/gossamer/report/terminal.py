@@ -1,5 +1,6 @@
 """Tables in the terminal, at the end of a command."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, get_args
@@ -77,6 +78,8 @@ def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str,
         table.add_column(heading, justify="right")
 
     def shown(value: float) -> str:
+        if math.isnan(value):  # of an empty mask
+            return "-"
         return f"{value:.1%}" if measure == "accuracy" else f"{value:.4g}"
 
     for name, scores in models.items():

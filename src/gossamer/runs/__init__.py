@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     settings         typed settings of a run
+    hints            the word that is used here for one that is not
     options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
     deployment       data, assignment and topology joined
@@ -16,6 +17,7 @@ The code is organised as follows:
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
     advice           warnings about settings that are likely to disappoint
+    summaries        scores and costs of a run as one object
     directory        the run directory on disk
     trained          a trained network, apart from its data
     model_files      a trained network as a file, and back

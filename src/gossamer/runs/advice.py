@@ -1,20 +1,27 @@
-"""Warnings about settings that are likely to disappoint, each with its remedy (docs/communication.md)."""
+"""Warnings about runs that are likely to disappoint or have done so, each with its remedy (docs/communication.md)."""
 
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gossamer.agents.host import Host
 from gossamer.data import DataGraph
+from gossamer.data.targets import list_names
 from gossamer.errors import GossamerWarning
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 
 SKEWED = 0.4  # mean total variation distance from which on local adam was seen to fall behind
 GROWING = 5  # evaluations in a row
+ENOUGH_STEPS = 50  # after which a run should have learnt something
+NO_BETTER = 0.98  # share of a guess's loss from which on a loss is no better
+LARGE_WEIGHT = 1e4  # mean magnitude
+CLOSER = "try a smaller --step-size, or a topology with a larger --gap"
 
 
 def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int) -> float:
@@ -33,21 +40,52 @@ def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int)
 
 def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     """Warn about a run before its first step."""
+    warn_of_masks(deployment.graph)
+    warn_of_unseen_classes(deployment.graph)
     warn_of_skewed_labels(deployment, settings)
     warn_of_consensus(settings)
+
+
+def warn_of_masks(graph: DataGraph) -> None:
+    """Scores on an empty mask are unknown."""
+    for name, mask, purpose in (
+        ("validation", graph.validation, "nothing shows when training should end"),
+        ("test", graph.test, "nothing shows how well the network does on new vertices"),
+    ):
+        if not mask.any():
+            warnings.warn(
+                f"the {name} mask is empty: {purpose}; mark some labelled vertices for {name}",
+                GossamerWarning,
+                stacklevel=2,
+            )
+
+
+def warn_of_unseen_classes(graph: DataGraph) -> None:
+    """A network never predicts a class that it was never shown."""
+    if graph.num_classes is None:
+        return
+    counts = np.bincount(graph.targets[graph.train], minlength=graph.num_classes)
+    unseen = [graph.class_names[c] if graph.class_names else str(c) for c in np.flatnonzero(counts == 0)]
+    if unseen:
+        warnings.warn(
+            f"{len(unseen)} of {graph.num_classes} classes have no training label and will not be learnt "
+            f"({list_names(unseen)}); mark some of their vertices for training, or leave these classes out",
+            GossamerWarning,
+            stacklevel=2,
+        )
 
 
 def warn_of_consensus(settings: Settings) -> None:
     """Adam moves every weight by about as much, whatever its gradient: agents differ in many directions at once."""
     advice = settings.consensus_method.advice.adam
-    if advice is not None and settings.update == "adam" and settings.agents > 1:
+    if advice is not None and settings.is_scale_free and settings.agents > 1:
         warnings.warn(advice, GossamerWarning, stacklevel=2)
 
 
 def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
     """Local adam divides every agent's gradient by its own statistics: where agents see other classes, that no longer
     adds up to the descent of the common loss."""
-    if settings.update != "adam" or settings.tracks or settings.agents == 1:
+    if not settings.is_scale_free or settings.tracks or settings.agents == 1:
         return
     skew = label_skew(deployment.graph, deployment.assignment, settings.agents)
     if skew > SKEWED:
@@ -60,17 +98,16 @@ def warn_of_skewed_labels(deployment: Deployment, settings: Settings) -> None:
 
 
 def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence[float]) -> bool:
-    """Where mixing drives the agents apart and the method of consensus knows a remedy: they differ by more than a
-    weight, and more so at every one of the last evaluations. Return whether a warning was given."""
-    remedy = settings.consensus_method.advice.drift
-    if remedy is None or len(disagreements) <= GROWING:
+    """Where the agents drift apart although they mix: they differ by more than a weight, and more so at every one of
+    the last evaluations. Return whether a warning was given."""
+    if settings.consensus_every == 0 or len(disagreements) <= GROWING:
         return False
     last = disagreements[-1 - GROWING :]
-    size = sum(float(part.abs().sum()) for part in host.params.values())
-    mean = size / sum(part.numel() for part in host.params.values())
+    mean = _mean_magnitude(host)
     growing = all(after >= before for before, after in pairwise(last))  # what is not known is no reason
-    if not (growing and last[-1] >= mean and last[-1] >= 4 * last[0]):
+    if not (growing and last[-1] > mean and last[-1] >= 4 * last[0]):
         return False
+    remedy = settings.consensus_method.advice.drift or CLOSER
     warnings.warn(
         f"the agents' weights move apart: at step {host.step} two of them differ by {last[-1]:.2g} on average, and a "
         f"weight is {mean:.2g}; {remedy}",
@@ -78,3 +115,53 @@ def warn_of_agents_apart(host: Host, settings: Settings, disagreements: Sequence
         stacklevel=2,
     )
     return True
+
+
+def _mean_magnitude(host: Host) -> float:
+    """Mean absolute value of the hosted agents' weights."""
+    size = sum(float(part.abs().sum()) for part in host.params.values())
+    return size / sum(part.numel() for part in host.params.values())
+
+
+def measure_guessing(run: Run) -> float:
+    """Training loss of the best constant output: the entropy of the training labels, or the variance of the training
+    targets, from sums over all hosts, which call it together."""
+    on, engine = run.host.full_pass, run.engine
+    targets = on.targets[on.masks["train"]]
+    if targets.dtype == torch.int64:
+        counts = engine.total(torch.bincount(targets, minlength=run.description["num_classes"] or 0).double())
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * shares.log()).sum())
+    values = targets.reshape(-1, targets.shape[-1]).double()
+    count = torch.full((1, values.shape[1]), len(values), dtype=torch.float64)
+    first = engine.total(torch.cat([count, values.sum(0, keepdim=True)]))
+    mean = first[1] / first[0].clamp(min=1)
+    return float((engine.total((values - mean).square().sum(0)) / first[0].clamp(min=1)).mean())
+
+
+def warn_after_training(run: Run, loss: float, disagreement: float) -> None:
+    """Warn about a run that has learnt nothing, or whose agents have not agreed. All hosts call it together."""
+    step, settings = run.host.step, run.settings
+    if step < ENOUGH_STEPS:
+        return
+    guessing = measure_guessing(run)
+    if not run.engine.leads:
+        return
+    mean = _mean_magnitude(run.host)
+    if guessing > 0 and not loss < NO_BETTER * guessing:
+        warnings.warn(
+            f"nothing was learnt: after {step} steps the training loss is {loss:.4g}, and the best guess that is the "
+            f"same for all vertices has {guessing:.4g}; try another --step-size, --update adam, more --steps, or "
+            "features and targets on a scale of about 1",
+            GossamerWarning,
+            stacklevel=2,
+        )
+    if mean > LARGE_WEIGHT:
+        warnings.warn(f"a weight is {mean:.2g} on average; try a smaller --step-size", GossamerWarning, stacklevel=2)
+    elif settings.consensus_every and disagreement > mean:
+        warnings.warn(
+            f"the agents have not agreed: two of them differ by {disagreement:.2g} on average, and a weight is "
+            f"{mean:.2g}; {settings.consensus_method.advice.drift or CLOSER}",
+            GossamerWarning,
+            stacklevel=2,
+        )

@@ -1,4 +1,4 @@
-"""Named arrays of a file, taken one by one with the type, shape and range that each must have."""
+"""Named arrays of a file, taken one by one and checked in type, shape and range."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,24 +13,24 @@ from gossamer.errors import GossamerError
 INTS, REALS = ("int32", "int64"), ("float32", "float64")
 NUMBERS = (*REALS, "float16", "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", *INTS)
 INITIAL_PREFIX = "initial."  # of the weights that all agents start from
-MOST_VERTEX_NUMBER = 2**62
+MAX_VERTEX_NUMBER = 2**62
 
 
 class StoredArrays:
-    """Arrays of one file. One that does not fit raises an error with the names of the file and the array."""
+    """Arrays of one file that are still to be taken. Errors name the file and the array."""
 
     def __init__(self, path: Path, arrays: Mapping[str, NDArray[Any]], remedy: str) -> None:
         self.path, self.remedy = path, remedy
-        self._left = dict(arrays)
+        self._remaining = dict(arrays)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._left
+        return name in self._remaining
 
     def take(self, name: str, dtypes: tuple[str, ...] | str, *shape: int | None) -> NDArray[Any]:
         """Take the array of this name; None in its shape stands for any length."""
-        if name not in self._left:
+        if name not in self._remaining:
             raise GossamerError(f"{self.path} is damaged: it has no {name}; {self.remedy}")
-        array = self._left.pop(name)
+        array = self._remaining.pop(name)
         allowed = (dtypes,) if isinstance(dtypes, str) else dtypes
         fits = len(array.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
         if str(array.dtype) not in allowed or not fits:
@@ -42,7 +42,7 @@ class StoredArrays:
     def take_within(
         self, name: str, below: int, *shape: int | None, least: int = 0, dtypes: tuple[str, ...] | str = "int64"
     ) -> NDArray[Any]:
-        """Whole numbers from `least` to below `below`."""
+        """Take whole numbers from `least` to below `below`."""
         array = self.take(name, dtypes, *shape)
         if array.size and (array.min() < least or array.max() >= below):
             self.refuse(name, f"numbers {least} to {below - 1}", f"{array.min()} to {array.max()}")
@@ -56,16 +56,16 @@ class StoredArrays:
 
     def take_combination(self, num_agents: int) -> NDArray[Any]:
         """C [m, m], or a sequence of them [topologies, m, m]."""
-        sequence = "combination" in self and self._left["combination"].ndim == 3
+        sequence = "combination" in self and self._remaining["combination"].ndim == 3
         C = self.take_finite("combination", "float64", *(None,) * sequence, num_agents, num_agents)
         if not len(C):
             self.refuse("combination", "at least one matrix", "none")
         return C
 
     def take_features(self, rows: int) -> Any:
-        """Features of so many vertices: dense [rows, d] or [rows, times, d], or the parts of a CSR matrix."""
+        """Features of `rows` vertices: dense [rows, d] or [rows, times, d], or the parts of a CSR matrix."""
         if "features" in self:
-            ndim = self._left["features"].ndim
+            ndim = self._remaining["features"].ndim
             features = self.take_finite("features", REALS, rows, *(None,) * (2 if ndim == 3 else 1))
             if 0 in features.shape[1:]:
                 self.refuse("features", "at least one column", f"{list(features.shape)}")
@@ -99,21 +99,21 @@ class StoredArrays:
         return {name: self.take(f"mask.{name}", "bool", *shape) for name in names}
 
     def take_vertices(self) -> NDArray[np.int64]:
-        """Global numbers, ascending."""
-        vertices = self.take_within("vertices", MOST_VERTEX_NUMBER, None)
+        """Take the global numbers of vertices, ascending."""
+        vertices = self.take_within("vertices", MAX_VERTEX_NUMBER, None)
         if (np.diff(vertices) <= 0).any():
             self.refuse("vertices", "ascending numbers", "others")
         return vertices
 
     def finish(self) -> None:
         """Refuse arrays that were not taken."""
-        if self._left:
-            raise GossamerError(f"{self.path} is damaged: unknown array {min(self._left)[:80]!a}; {self.remedy}")
+        if self._remaining:
+            raise GossamerError(f"{self.path} is damaged: unknown array {min(self._remaining)[:80]!a}; {self.remedy}")
 
     def refuse(self, name: str, expected: str, found: str) -> NoReturn:
         raise GossamerError(f"{self.path}: {name} should hold {expected}, found {found}; {self.remedy}")
 
 
 def topology_prefix(number: int) -> str:
-    """Prefix of the arrays of a share's topology: none for the first, which most runs have alone."""
+    """Prefix of the arrays of a share's topology: none for the first, which is the only one of most runs."""
     return f"topology.{number}." if number else ""

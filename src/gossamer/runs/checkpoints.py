@@ -29,54 +29,57 @@ class Checkpoint:
 def write_checkpoint(
     folder: Path, params: Mapping[str, Tensor], state: Mapping[str, Tensor], step: int, seconds: float
 ) -> None:
-    """Write the newest checkpoint; the one before becomes the previous."""
+    """Write the newest checkpoint; the one that was newest becomes the previous one."""
     tensors = pack_state(params, state)
     write_tensors(folder / NEWEST, tensors, previous=folder / PREVIOUS, step=str(step), seconds=str(seconds))
 
 
 def read_newest_checkpoint(folder: Path, run: Run) -> Checkpoint | None:
-    """Newest whole checkpoint that fits the run, or None if there is none.
+    """Newest intact checkpoint, or None if there is no checkpoint; it must fit the run.
 
-    A damaged newer one is renamed, with a warning; it keeps its name if no whole one is left.
+    If only the previous one is intact, the damaged newest one is renamed, with a warning. If none is intact, nothing is
+    renamed, and an error names all.
     """
     damaged: dict[Path, GossamerError] = {}
     for path in (folder / NEWEST, folder / PREVIOUS):
         if not path.exists():
             continue
         try:
-            found = _read(path, run)
+            checkpoint = _read_checkpoint(path, run)
         except GossamerError as error:
             damaged[path] = error
             continue
         for other, reason in damaged.items():
-            if run.engine.leads:
+            if run.engine.leads:  # of the processes of a run one renames and warns
                 aside = set_aside(other)
                 warnings.warn(
-                    f"{reason}; it is now {aside.name}, and the run goes on from step {found.step}, which {path.name} "
-                    "holds",
+                    f"{reason}; it is now {aside.name}, and the run goes on from step {checkpoint.step}, which "
+                    f"{path.name} holds",
                     GossamerWarning,
                     stacklevel=2,
                 )
-        return found
-    for reason in damaged.values():
-        raise GossamerError(f"{reason}; no whole checkpoint is left: move it away to begin again at step 0")
+        return checkpoint
+    if damaged:
+        reasons = "; ".join(map(str, damaged.values()))
+        them = "it" if len(damaged) == 1 else "them"
+        raise GossamerError(f"{reasons}; no whole checkpoint is left: move {them} away to begin again at step 0")
     return None
 
 
-def _read(path: Path, run: Run) -> Checkpoint:
-    tensors, about = read_file(path)
+def _read_checkpoint(path: Path, run: Run) -> Checkpoint:
+    tensors, metadata = read_file(path)
     host = run.host
-    expected: Expected = {
+    expected: Expected = {  # the file holds the rows of all agents, a host those of its own
         name: (part.dtype, (host.num_agents, *part.shape[1:]))
         for name, part in pack_state(host.params, host.state).items()
     }
     check_tensors(tensors, expected, str(path))
-    if not re.fullmatch("[0-9]{1,15}", about.get("step", "")):
-        raise GossamerError(f"{path} says no step; it is not a checkpoint of Gossamer")
+    if not re.fullmatch("[0-9]{1,15}", metadata.get("step", "")):  # exact as a float
+        raise GossamerError(f"{path} has no step in its header; it is not a checkpoint of Gossamer")
     try:
-        seconds = float(about.get("seconds", ""))
+        seconds = float(metadata.get("seconds", ""))
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise GossamerError(f"{path} says no seconds; it is not a checkpoint of Gossamer")
-    return Checkpoint(path, *unpack_state(tensors), int(about["step"]), seconds)
+        raise GossamerError(f"{path} has no seconds in its header; it is not a checkpoint of Gossamer")
+    return Checkpoint(path, *unpack_state(tensors), int(metadata["step"]), seconds)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gossamer import topology
 from gossamer.agents.consensus.plain import PlainMethod
-from gossamer.agents.host import Host, TrainingOptions, host_of_share, initial_params, make_host
+from gossamer.agents.host import Host, TrainingOptions, draw_initial_params, make_host, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
@@ -218,7 +218,7 @@ def build_share_host(share: Share, settings: Settings) -> Host:
     outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
     network = build_network(int(share.features.shape[-1]), outputs, settings)
     check_host(network, settings, len(share.agents), int(share.hosted.sum()))
-    params = initial_params(
+    params = draw_initial_params(
         network,
         share.agents,
         settings.seed,
@@ -226,7 +226,7 @@ def build_share_host(share: Share, settings: Settings) -> Host:
         settings.starts_alike,
         settings.torch_dtype,
     )
-    return start_from(host_of_share(share, network, training_of(settings), params), share.initial)
+    return start_from(make_share_host(share, network, training_of(settings), params), share.initial)
 
 
 def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:

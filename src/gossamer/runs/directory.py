@@ -33,7 +33,7 @@ from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
-from gossamer.runs.records import Record, Summary
+from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
@@ -186,12 +186,12 @@ def read_manifest(folder: Path) -> RunManifest:
     return validate(RunManifest, content, str(path))
 
 
-def read_plan(folder: Path) -> tuple[Settings, str, dict[str, Any]]:
+def read_plan(folder: Path) -> tuple[Settings, str, Description]:
     """Settings, fingerprint of the data, and the description of the deployment when its shares were cut."""
     manifest = read_manifest(folder)
     if manifest.plan is None:
         raise GossamerError(f"{folder} was not cut for ranks; cut it with gossamer shard DATASET --ranks N")
-    return read_run_settings(folder), manifest.data.fingerprint, manifest.plan.model_dump()
+    return read_run_settings(folder), manifest.data.fingerprint, cast(Description, manifest.plan.model_dump())
 
 
 def read_run_settings(folder: Path) -> Settings:

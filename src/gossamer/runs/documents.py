@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes
 
-FORMAT = 1  # of all files that Gossamer writes, but for the manifests of shards
-MOST_JSON_BYTES = 1 << 28  # of a file
-DEEPEST = 32  # lists and objects within each other
+FORMAT = 1  # version of all formats that Gossamer writes, but for the manifests of shards
+MAX_JSON_BYTES = 1 << 28  # of a file
+MAX_NESTING = 32  # lists and objects within each other
 
 
 class Document(BaseModel):
-    """A JSON object of Gossamer: no unknown or missing key, and no value of another type."""
+    """A JSON object of Gossamer, or a part of one: unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -25,29 +25,29 @@ class Document(BaseModel):
 Model = TypeVar("Model", bound=Document)
 
 
-def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
-    """The content of a JSON file; an OSError if there is none."""
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
+    """Read a JSON file. An OSError means that it cannot be read, a GossamerError that it is not valid."""
     return parse_json(read_bytes(path, most), str(path))
 
 
 def parse_json(text: bytes, source: str) -> Any:
-    """A JSON text of strings, booleans, null, and numbers that are numbers."""
+    """Parse JSON. Refuse NaN and Infinity, which Python's parser would accept, and nesting deeper than MAX_NESTING."""
     try:
         content = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise GossamerError(f"{source} is not valid JSON: {error}") from None
     level = [content]
-    for _ in range(DEEPEST + 1):
-        level = [part for value in level for part in _parts(value)]
+    for _ in range(MAX_NESTING):
+        level = [part for value in level for part in _nested_containers(value)]
         if not level:
             return content
-    raise GossamerError(f"{source} is not valid JSON of ours: nested deeper than {DEEPEST} times")
+    raise GossamerError(f"{source} is nested more than {MAX_NESTING} levels deep")
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """JSON values of a file with one on every line, each with the file's name and line number."""
     try:
-        lines = read_bytes(path, MOST_JSON_BYTES).split(b"\n")
+        lines = read_bytes(path, MAX_JSON_BYTES).split(b"\n")
     except OSError as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):
@@ -59,10 +59,10 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 def check_format(content: Any, path: Path, expected: int = FORMAT) -> None:
     """Refuse a file of another format version."""
     version = content.get("format") if isinstance(content, dict) else None
-    if version != expected or isinstance(version, bool):
+    if version != expected or isinstance(version, bool):  # True == 1
         raise GossamerError(
             f"{path} should have the format version {expected}, found {shown(version)}; it was written by another "
-            "Gossamer"
+            "version of Gossamer"
         )
 
 
@@ -84,7 +84,7 @@ def validate(model: type[Model], content: Any, source: str, remedy: str = "") ->
         raise GossamerError(f"{source}: {key}: {problem}, found {shown(first['input'])}{end}") from None
 
 
-def _parts(value: Any) -> list[Any]:
+def _nested_containers(value: Any) -> list[Any]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [part for part in inside if isinstance(part, (dict, list))]
 

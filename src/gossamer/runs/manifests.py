@@ -6,31 +6,31 @@ from pydantic import Field, model_validator
 
 from gossamer.runs.documents import Document
 
-SHARD = 2  # format version of a shard's manifest
-LARGEST_EXACT = 2**53  # whole numbers up to here are exact in every reader of JSON
+SHARD_FORMAT = 2  # format version of a shard's manifest
+MAX_EXACT_INTEGER = 2**53  # whole numbers up to here are exact in every reader of JSON
 
 
-Count = Annotated[int, Field(ge=0, le=LARGEST_EXACT)]
+Count = Annotated[int, Field(ge=0, le=MAX_EXACT_INTEGER)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
-Classes = Annotated[int, Field(ge=2, lt=2**31)] | None
+NumClasses = Annotated[int, Field(ge=2, lt=2**31)] | None
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LayerWidth = Annotated[int, Field(ge=1, lt=2**31)]  # of a layer
-Score = float | None  # null: not a number
+Score = float | None  # None: not finite when it was written, such as the score on an empty mask
 
 
 class ShareSizes(Document):
     """Sizes of the whole problem, which every share states."""
 
     num_agents: Annotated[int, Field(ge=1, lt=2**31)]
-    num_vertices: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
-    num_labelled: Annotated[int, Field(ge=1, le=LARGEST_EXACT)]
-    num_classes: Classes
+    num_vertices: Annotated[int, Field(ge=1, le=MAX_EXACT_INTEGER)]
+    num_labelled: Annotated[int, Field(ge=1, le=MAX_EXACT_INTEGER)]
+    num_classes: NumClasses
 
 
 class Manifest(Document):
     """Keys of every shard.json."""
 
-    format: Literal[2]
+    format: Literal[2]  # SHARD_FORMAT
     checksums: dict[str, Digest]
 
 
@@ -84,24 +84,24 @@ class LinkVolume(Document):
 
 
 class Messages(Document):
-    """Messages of one step (message_counts.py)."""
+    """Messages of one step (runs/message_counts.py), and of one evaluation."""
 
     forward: Volume
     backward: Volume
     consensus: Volume
     evaluation: Volume
-    plain: PhaseBytes
-    paper: Volume
+    plain: PhaseBytes  # of the same step in float32, neither compressed nor tracked
+    paper: Volume  # as the paper counts: B_kz rows for every propagation, forward only
     links: list[LinkVolume]
 
 
 class RankPlan(Document):
-    """Description of a deployment when its shares were cut for ranks."""
+    """Description, for the ranks of a cluster, of the deployment from which their shares were cut."""
 
     name: str
     num_vertices: Count
     num_edges: Count
-    num_classes: Classes
+    num_classes: NumClasses
     class_names: list[str] | None = None
     num_links: Count
     added_links: Count
@@ -112,9 +112,9 @@ class RankPlan(Document):
 
 
 class RunManifest(Document):
-    """run.json. Older versions may lack settings, which then have the values of that time."""
+    """run.json. A file of an older version may lack settings; they have the defaults of that version."""
 
-    format: Literal[1]
+    format: Literal[1]  # documents.FORMAT
     settings: dict[str, Any]
     data: DataIdentity
     versions: dict[str, str] = Field(default_factory=dict)
@@ -143,16 +143,16 @@ class ModelHeader(Document):
 
 
 class MaskScores(Document):
-    """The accuracy of classes, or the mean squared error of real values."""
+    """Loss, and accuracy of classes or mean squared error of real values."""
 
     loss: Score
     accuracy: Score = None
     mse: Score = None
 
     @model_validator(mode="after")
-    def _one_score(self) -> "MaskScores":
+    def _check_metric(self) -> "MaskScores":
         if {"accuracy", "mse"} <= self.model_fields_set or not {"accuracy", "mse"} & self.model_fields_set:
-            raise ValueError("expected accuracy or mse")
+            raise ValueError("expected either accuracy or mse")
         return self
 
 
@@ -171,4 +171,4 @@ class Evaluation(Document):
 class ReferenceEvaluation(Evaluation):
     """A line of references.jsonl."""
 
-    model: Literal["centralised", "graphless"]
+    model: Literal["centralised", "graphless"]  # graphless: an mlp, the same network with D = I

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,8 @@ from gossamer.data import name_classes
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.records import ByteCount, MessageCounts, PhaseName, RowCount
+from gossamer.runs.records import ByteCount, Description, MessageCounts, PhaseName, RowCount
 from gossamer.runs.settings import Settings
-
-Description = dict[str, Any]
 
 
 def describe_deployment(deployment: Deployment) -> Description:
@@ -216,4 +214,4 @@ def _vectors(settings: Settings) -> int:
 
 def _vector_bytes(deployment: Deployment, settings: Settings) -> int:
     """Of one such vector, as it is sent."""
-    return settings.consensus_method.payload(deployment.network.shapes(), settings.torch_dtype.itemsize)
+    return settings.consensus_method.payload_bytes(deployment.network.shapes(), settings.torch_dtype.itemsize)

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
+    symmetrise: bool
     agents: int
     assignment: str
     topology: str

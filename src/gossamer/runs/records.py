@@ -53,6 +53,22 @@ class MessageCounts(TypedDict):
     total_bytes: NotRequired[int]  # of all steps, in a summary
 
 
+class Description(TypedDict):
+    """Data and topology of a run in numbers; of shares that were cut for ranks also what their steps send."""
+
+    name: str
+    num_vertices: int
+    num_edges: int
+    num_classes: int | None
+    class_names: NotRequired[list[str] | None]
+    num_links: int
+    added_links: int
+    spectral_radius: float
+    edges_kept: float
+    messages: NotRequired[MessageCounts]
+    between_ranks: NotRequired[dict[str, int]]  # bytes of a step by phase
+
+
 class Summary(TypedDict, total=False):
     """The object of `--json`; a run that has not ended lacks some of it."""
 

@@ -16,8 +16,8 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress
 from gossamer.runs.engine import Engine
-from gossamer.runs.message_counts import Description, count_messages, describe_deployment
-from gossamer.runs.records import MessageCounts, Record
+from gossamer.runs.message_counts import count_messages, describe_deployment
+from gossamer.runs.records import Description, MessageCounts, Record
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors
 
@@ -36,7 +36,7 @@ class Run:
     own_shift: bool = False
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
-    plan: Description = field(default_factory=dict)  # of the deployment when its shares were cut; else empty
+    plan: Description | None = None  # of the deployment when its shares were cut
 
     @property
     def deployment(self) -> Deployment:
@@ -52,7 +52,7 @@ class Run:
     @property
     def messages(self) -> MessageCounts:
         """Messages of one step."""
-        planned: MessageCounts | None = self.plan.get("messages")
+        planned = None if self.plan is None else self.plan.get("messages")
         return planned if planned is not None else count_messages(self.deployment, self.settings)
 
     @property

@@ -3,9 +3,7 @@
 Settings are checked without PyTorch, so that a mistake shows at once; what needs it is imported where it is used.
 """
 
-import difflib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -15,7 +13,6 @@ from gossamer.choices import (
     ASSIGNMENT_NAMES,
     BOUNDARY_BITS,
     COMPRESSION_FORMS,
-    DATASET_NAMES,
     DTYPE_NAMES,
     LAYER_NAMES,
     MIXING_NAMES,
@@ -25,7 +22,7 @@ from gossamer.choices import (
     UPDATE_NAMES,
 )
 from gossamer.errors import GossamerError, shown
-from gossamer.runs.toml_files import read_toml
+from gossamer.runs.hints import make_hint
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +78,11 @@ class Settings(BaseModel):
     dataset: Text = Field(
         default="digits",
         description="A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables.",
+    )
+    symmetrise: bool = Field(
+        default=False,
+        description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
+        "refusing them.",
     )
     agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
@@ -159,7 +161,7 @@ class Settings(BaseModel):
     track: bool | None = Field(
         default=None,
         description="Update by a tracked estimate of the whole gradient instead of each agent's own; by default "
-        "adam does.",
+        "adam and other scale-free rules do.",
     )
     mix_first: bool = Field(
         default=False, description="Mix the weights before the update (and its statistics) instead of after it."
@@ -232,7 +234,14 @@ class Settings(BaseModel):
     @property
     def tracks(self) -> bool:
         """Updates follow a tracked gradient; of one agent there is nothing to track."""
-        return (self.update == "adam" if self.track is None else self.track) and self.agents > 1
+        return (self.is_scale_free if self.track is None else self.track) and self.agents > 1
+
+    @property
+    def is_scale_free(self) -> bool:
+        """The update rule moves weights by as much however small the gradient is, as Adam does."""
+        from gossamer.agents.rules import make_rule
+
+        return make_rule(self.update).scale_free
 
     @property
     def starts_alike(self) -> bool:
@@ -253,11 +262,8 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     known = tuple(Settings.model_fields)
     complaints = []
     for name in (name for name in values if name not in known):
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-        complaints.append(
-            f"{source}: unknown setting {shown(name)}"
-            + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
-        )
+        hint = make_hint(str(name), known) or f"known: {', '.join(known)}"
+        complaints.append(f"{source}: unknown setting {shown(name)}; {hint}")
         if len(complaints) == MOST_COMPLAINTS:
             break
     try:
@@ -279,22 +285,3 @@ def read_stored_settings(values: Mapping[str, Any], source: str) -> Settings:
         return make_settings({"track": False, **values}, source)
     except GossamerError as error:
         raise GossamerError(str(error).partition("\n")[0][:500]) from None
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
-    values = read_toml(path)
-    for name in ("dataset", "assignment", "initial"):
-        given = values.get(name)
-        if given in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names):
-            continue
-        if isinstance(given, str) and not Path(given).is_absolute() and _exists(path.parent / given):
-            values[name] = str(path.parent / given)
-    return values
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name too long for any file
-        return False

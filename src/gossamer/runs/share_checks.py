@@ -19,17 +19,17 @@ from gossamer.runs.deployment import build_network
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
 
-ROW_ERROR = 1e-6  # of a row of C, whose entries sum to 1 (A1)
+ROW_ERROR = 1e-6  # by which the sum of a row of C may differ from 1 (A1)
 
 
 def take_share(
-    arrays: StoredArrays, agents: Sequence[int], sizes: ShareSizes, settings: Settings, talks: set[int] | None
+    arrays: StoredArrays, agents: Sequence[int], sizes: ShareSizes, settings: Settings, known: set[int] | None
 ) -> Share:
-    """Share of these agents. Its vertices and weights may be those of the agents `talks` (None: any) and no others."""
+    """Check and return the share of these agents, with vertices and weights of C of `known` agents only (None: any)."""
     m = sizes.num_agents
     vertices = arrays.take_vertices()
     n = len(vertices)
-    owner = _take_owner(arrays, n, m, talks)
+    owner = _take_owner(arrays, n, m, known)
     hosted = np.isin(owner, agents)
     features, times, masks, targets = _take_data(arrays, int(hosted.sum()), sizes.num_classes)
     if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
@@ -45,10 +45,10 @@ def take_share(
         prefix = topology_prefix(len(topologies))
         entries = _take_entries(arrays, prefix, n, hosted)
         train = _take_fields(arrays, f"{prefix}field.train", gathers, n, entries, hosted, labelled)
-        every = np.ones(hosted.sum(), dtype=bool)
-        full = _take_fields(arrays, f"{prefix}field.full", gathers, n, entries, hosted, every)
+        all_hosted = np.ones(hosted.sum(), dtype=bool)
+        full = _take_fields(arrays, f"{prefix}field.full", gathers, n, entries, hosted, all_hosted)
         shape, mixes = (len(agents), m), settings.consensus_every > 0
-        combination = _take_combination(arrays, f"{prefix}combination", shape, agents, talks, mixes)
+        combination = _take_combination(arrays, f"{prefix}combination", shape, agents, known, mixes)
         topologies.append(TopologyShare(entries, train, full, combination))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
@@ -74,12 +74,12 @@ def take_share(
 
 
 def take_site(
-    arrays: StoredArrays, agent: int, num_classes: int | None, settings: Settings, talks: set[int]
+    arrays: StoredArrays, agent: int, num_classes: int | None, settings: Settings, known: set[int]
 ) -> tuple[SiteData, NDArray[np.float64] | None]:
-    """Data of a site, and its row of C if it was given."""
+    """Check and return the data of a site, and its row of C if there is one."""
     vertices = arrays.take_vertices()
     n = len(vertices)
-    owner = _take_owner(arrays, n, settings.agents, talks)
+    owner = _take_owner(arrays, n, settings.agents, known)
     own = owner == agent
     if not own.any():
         arrays.refuse("owner", f"at least one vertex of agent {agent}", "none")
@@ -97,7 +97,7 @@ def take_site(
         arrays.refuse("weights", "positive numbers", f"{weights.min()}")
     row, mixes = None, settings.consensus_every > 0
     if "combination" in arrays:
-        row = _take_combination(arrays, "combination", (settings.agents,), [agent], talks, mixes)
+        row = _take_combination(arrays, "combination", (settings.agents,), [agent], known, mixes)
     arrays.finish()
     data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes)
     network = build_network(int(features.shape[-1]), data.num_outputs, settings)
@@ -106,11 +106,11 @@ def take_site(
     return data, row
 
 
-def _take_owner(arrays: StoredArrays, n: int, m: int, talks: set[int] | None) -> NDArray[np.int64]:
+def _take_owner(arrays: StoredArrays, n: int, m: int, known: set[int] | None) -> NDArray[np.int64]:
     owner = arrays.take_within("owner", m, n)
-    strangers = [] if talks is None else sorted(set(np.unique(owner).tolist()) - talks)
+    strangers = [] if known is None else sorted(set(np.unique(owner).tolist()) - known)
     if strangers:
-        arrays.refuse("owner", f"the agents {sorted(talks or ())}", f"agent {strangers[0]}")
+        arrays.refuse("owner", f"the agents {sorted(known or ())}", f"agent {strangers[0]}")
     return owner
 
 
@@ -148,41 +148,41 @@ def _take_fields(
     """U_0, ..., U_P of each layer: on hosted vertices those that D reaches from the `outputs`, as `walk_fields` finds
     them; on others' at least these."""
     fields = [
-        list(arrays.take(f"{kind}.{layer}", "bool", chosen.powers[-1] + 1, n)) for layer, chosen in enumerate(gathers)
+        list(arrays.take(f"{kind}.{layer}", "bool", gather.powers[-1] + 1, n)) for layer, gather in enumerate(gathers)
     ]
     row, column, values = entries
     last = f"{kind}.{len(gathers) - 1}"
     if not np.array_equal(fields[-1][0][hosted], outputs) or (kind.endswith("full") and not fields[-1][0].all()):
         arrays.refuse(last, "the vertices with outputs first", "others")
     for layer in reversed(range(len(gathers))):
-        name, stored, chosen = f"{kind}.{layer}", fields[layer], gathers[layer]
-        beyond = iter(stored[1:])  # what others' vertices need is known to them alone
+        name, stored, gather = f"{kind}.{layer}", fields[layer], gathers[layer]
+        remaining = iter(stored[1:])  # taken as true of others' vertices: only their agents know all that needs them
 
-        def reach(rows: VertexMask, beyond: Iterator[VertexMask] = beyond) -> VertexMask:
-            reached = np.zeros(n, dtype=bool)
-            reached[column[rows[row] & (values != 0)]] = True
-            return np.where(hosted, reached, reached | next(beyond))
+        def find_sources(rows: VertexMask, remaining: Iterator[VertexMask] = remaining) -> VertexMask:
+            sources = np.zeros(n, dtype=bool)
+            sources[column[rows[row] & (values != 0)]] = True
+            return np.where(hosted, sources, sources | next(remaining))
 
-        if not all(map(np.array_equal, stored, drive(chosen.fields(stored[0]), reach))):
+        if not all(map(np.array_equal, stored, drive(gather.fields(stored[0]), find_sources))):
             arrays.refuse(name, "the vertices that the shift operator reaches", "others")
         if layer:
-            inputs = np.logical_or.reduce([stored[p] for p in chosen.powers])
+            inputs = np.logical_or.reduce([stored[p] for p in gather.powers])
             if not np.array_equal(fields[layer - 1][0], inputs):
                 arrays.refuse(name, "the vertices whose outputs the layer before it computes", "others")
     return fields
 
 
 def _take_train_times(arrays: StoredArrays, times: int, train: VertexMask) -> NDArray[np.int64]:
-    found = arrays.take_within("train_times", times, None)
-    if (np.diff(found) <= 0).any() or not np.isin(np.flatnonzero(train.any(0)), found).all():
+    train_times = arrays.take_within("train_times", times, None)
+    if (np.diff(train_times) <= 0).any() or not np.isin(np.flatnonzero(train.any(0)), train_times).all():
         arrays.refuse("train_times", "ascending time steps, all with a training example among them", "others")
-    return found
+    return train_times
 
 
 def _take_combination(
-    arrays: StoredArrays, name: str, shape: tuple[int, ...], agents: Sequence[int], talks: set[int] | None, mixes: bool
+    arrays: StoredArrays, name: str, shape: tuple[int, ...], agents: Sequence[int], known: set[int] | None, mixes: bool
 ) -> NDArray[np.float64]:
-    """Rows of C, nonzero on the diagonal and only between agents that talk."""
+    """Rows of C: nonzero on the diagonal if the agents mix, and zero for agents that are not `known`."""
     C = arrays.take_finite(name, "float64", *shape)
     own = C.reshape(len(agents), -1)[range(len(agents)), list(agents)]
     if mixes and not own.all():
@@ -190,9 +190,9 @@ def _take_combination(
         arrays.refuse(name, "no zero on the diagonal of C (28)", f"one at agent {zero}")
     if (np.abs(C.sum(-1) - 1.0) > ROW_ERROR).any():
         arrays.refuse(name, "rows that sum to 1 (A1)", f"one that sums to {C.sum(-1).min():.6g}")
-    strangers = [] if talks is None else sorted(set(np.nonzero(C)[-1].tolist()) - talks)
+    strangers = [] if known is None else sorted(set(np.nonzero(C)[-1].tolist()) - known)
     if strangers:
-        arrays.refuse(name, f"weights of the agents {sorted(talks or ())}", f"one of agent {strangers[0]}")
+        arrays.refuse(name, f"weights of the agents {sorted(known or ())}", f"one of agent {strangers[0]}")
     return C
 
 

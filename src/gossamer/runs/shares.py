@@ -20,11 +20,11 @@ from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.runs.arrays import INITIAL_PREFIX, StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
-from gossamer.runs.manifests import SHARD, Manifest, ShareSizes
+from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
-MOST_MANIFEST_BYTES = 1 << 24  # of a manifest
+MAX_MANIFEST_BYTES = 1 << 24  # of a manifest
 REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
@@ -41,7 +41,7 @@ def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapp
     make_private(folder)
     tensors = {key: torch.from_numpy(np.array(array, order="C")) for key, array in arrays.items()}
     write_tensors(folder / name, tensors, PRIVATE)
-    manifest = {"format": SHARD, **about, "checksums": {name: _sha256(folder / name)}}
+    manifest = {"format": SHARD_FORMAT, **about, "checksums": {name: _sha256(folder / name)}}
     write_atomically(folder / MANIFEST, (to_json(manifest, indent=2) + "\n").encode(), PRIVATE)
 
 
@@ -49,10 +49,10 @@ def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Store
     """Manifest of a shard's folder, and the arrays of its file, verified by the manifest's checksum."""
     path, file = folder / MANIFEST, folder / name
     try:
-        content = read_json(path, MOST_MANIFEST_BYTES)
+        content = read_json(path, MAX_MANIFEST_BYTES)
     except OSError:
         raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
-    check_format(content, path, SHARD)
+    check_format(content, path, SHARD_FORMAT)
     manifest = validate(model, content, str(path), REMEDY)
     if set(manifest.checksums) != {name}:
         raise GossamerError(f"{path}: checksums should hold that of {name} alone; {REMEDY}")

@@ -9,12 +9,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES
 from gossamer.errors import GossamerError, one_line
 from gossamer.files import read_text
 
-MOST_TOML_BYTES = 1_000_000
-MOST_DOTS = 8  # in a key
-MOST_BRACKETS = 16  # inside each other
+MAX_TOML_BYTES = 1_000_000
+MAX_DOTS = 8  # in a key
+MAX_BRACKETS = 16  # inside each other
 TOKENS = re.compile(
     r"""
       \#[^\n]*                                        # a comment
@@ -30,7 +31,7 @@ TOKENS = re.compile(
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file, unchecked but for their number and depth."""
-    text = read_text(path, MOST_TOML_BYTES)
+    text = read_text(path, MAX_TOML_BYTES)
     _check_depth(path, text)
     try:
         return tomllib.loads(text)
@@ -48,7 +49,26 @@ def _check_depth(path: Path, text: str) -> None:
         elif mark in ("[", "]", "{", "}", "=", ",", "\n"):
             dots = 0
             brackets = max(0, brackets + (mark in "[{") - (mark in "]}"))
-        if dots > MOST_DOTS or brackets > MOST_BRACKETS:
+        if dots > MAX_DOTS or brackets > MAX_BRACKETS:
             line = text.count("\n", 0, token.start()) + 1
-            what = f"{MOST_DOTS} dots in a key" if dots > MOST_DOTS else f"{MOST_BRACKETS} brackets inside each other"
+            what = f"{MAX_DOTS} dots in a key" if dots > MAX_DOTS else f"{MAX_BRACKETS} brackets inside each other"
             raise GossamerError(f"{path}, line {line}: expected at most {what}")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys of a TOML settings file, unchecked. A dataset given as a path is relative to the file."""
+    values = read_toml(path)
+    for name in ("dataset", "assignment", "initial"):
+        given = values.get(name)
+        if given in (*DATASET_NAMES.names, *ASSIGNMENT_NAMES.names):
+            continue
+        if isinstance(given, str) and not Path(given).is_absolute() and _exists(path.parent / given):
+            values[name] = str(path.parent / given)
+    return values
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long for any file
+        return False

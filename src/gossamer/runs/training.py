@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 
 from gossamer.agents.host import Host
-from gossamer.agents.measures import disagreement
+from gossamer.agents.measures import MAGNITUDE_LIMIT, disagreement
 from gossamer.agents.step import loss_gradient, training_step
-from gossamer.errors import GossamerError
+from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
 from gossamer.runs.advice import warn_of_agents_apart
 from gossamer.runs.engine import Engine
@@ -71,6 +71,7 @@ def _run_steps(
             for observer in observers:
                 observer.on_record(run.history[-1])
             _check_loss(run.history[-1]["train"]["loss"], run)
+            _check_weights(run)
             if run.engine.leads and not warned:
                 apart = [record["disagreement"] for record in run.history]
                 warned = warn_of_agents_apart(run.host, settings, apart)
@@ -138,6 +139,13 @@ def _check_loss(loss: float, run: Run) -> None:
             f"the training loss is {loss} at step {run.host.step}: the run has diverged; try a smaller --step-size"
             f"{f' or {remedy}' if remedy else ''}"
         )
+
+
+def _check_weights(run: Run) -> None:
+    """Refuse weights that no peer would send: units that have died under them can keep the loss finite."""
+    beyond = [bool((part.abs() > MAGNITUDE_LIMIT).any()) for part in run.host.params.values()]
+    if run.engine.total(torch.tensor(float(any(beyond)))):  # all hosts end after the same step
+        raise DivergedError(f"weights beyond {MAGNITUDE_LIMIT:.0e} at step {run.host.step}")
 
 
 def baseline_settings(settings: Settings) -> dict[Reference, Settings]:

@@ -39,7 +39,7 @@ from gossamer.topology.families import (
 )
 from gossamer.topology.fastest import Progress, fastest_mixing, fastest_weights
 from gossamer.topology.restriction import carried_edges, drop_links
-from gossamer.topology.sweep import RADII, Sweep, SweepPoint, random_shared_edges, sweep_gaps
+from gossamer.topology.sweep import RADII, Sweep, SweepPoint, draw_shared_edges, sweep_gaps
 from gossamer.topology.weights import max_degree_weights, metropolis_weights
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "complete",
     "count_components",
     "design",
+    "draw_shared_edges",
     "drop_links",
     "exponential",
     "fastest_mixing",
@@ -75,7 +76,6 @@ __all__ = [
     "metropolis_weights",
     "needed_links",
     "random_connected",
-    "random_shared_edges",
     "ring",
     "star",
     "sweep_gaps",

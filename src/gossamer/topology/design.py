@@ -40,7 +40,7 @@ DESIGN_TOLERANCE = 1e-4  # relative optimality gap at which a design stops by de
 ABSOLUTE_TOLERANCE = 1e-6  # optimality gap that counts as none, whatever the objective
 NEGLIGIBLE = 1e-3  # entries of Z below this fraction of the largest are not links
 TRIAL, SPEED_UP = 200, 2000  # iterations to find out whether the needed links are enough, and on their weights if so
-MOST_ON_ONE_THREAD = 512  # agents up to which BLAS gets one thread
+MAX_ON_ONE_THREAD = 512  # agents up to which BLAS gets one thread
 MARGIN_PATIENCE = 250  # iterations without a feasible matrix after which the margin doubles and the cheapest links join
 SPARE = 1.0 + 1e-9  # factor on the floors, so that rounding does not fall below them
 
@@ -127,7 +127,7 @@ def design(
     if problem.radius == 0.0:  # complete averaging is all that is feasible, and M = A proves it optimal
         return _make_design(problem, np.full((m, m), 1.0 / m), float(A.sum()) / m, 0)
     # A second thread makes small eigendecompositions hardly faster, and on a busy machine many times slower.
-    with _blas().limit(limits=1 if m <= MOST_ON_ONE_THREAD else None, user_api="blas"):
+    with _blas().limit(limits=1 if m <= MAX_ON_ONE_THREAD else None, user_api="blas"):
         return _solve(problem, warm_start or initial_state(m))
 
 

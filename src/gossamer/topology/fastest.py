@@ -14,7 +14,7 @@ from gossamer.topology.admm import EntryPenalty, initial_state, iterate, lower_b
 from gossamer.topology.families import Links, Matrix, count_components
 from gossamer.topology.weights import complete_diagonal, metropolis_weights
 
-Progress = Callable[[int, str], None]  # of the iterations so far and a description of the result so far
+Progress = Callable[[int, str], None]  # called with the iterations so far and a description of the result so far
 SPECTRAL_ROUNDING = 1e-14  # rounding error of sums and spectral radii
 BOUND_ROUNDING = 1e-9  # excess of a bound over the value reached that m^2 roundings explain; relative above 1
 CHECK_EVERY = 10  # iterations between two checks of the candidate; a check costs about as much as an iteration
@@ -70,13 +70,14 @@ def fastest_mixing(
         if radius < smallest:
             best, smallest = C, radius
         value, nuclear = lower_bound(entries, state.multiplier, 0.0)
-        bound = max(bound, value / nuclear if nuclear > 0 else 0.0)  # value <= 0 + radius * nuclear for every C
+        # The objective is 0, so that value <= rho nuclear for the spectral radius rho of every C.
+        bound = max(bound, value / nuclear if nuclear > 0 else 0.0)
         if progress is not None:
             progress(iteration, f"spectral radius {smallest:.4f}, at least {bound:.4f}")
-        close = smallest - bound <= tolerance * (1 - smallest)
+        finished = smallest - bound <= tolerance * (1 - smallest)
         if target is not None:
-            close = bound > target or (close and smallest <= target)
-        if close or iteration >= max_iterations:
+            finished = bound > target or (finished and smallest <= target)
+        if finished or iteration >= max_iterations:
             break
     return FastestMixing(best, smallest, check_lower_bound(bound, smallest), iteration)
 
@@ -103,5 +104,7 @@ def make_deployable(Z: Matrix, nonnegative: bool, floors: Matrix | float = 0.0) 
         least = np.broadcast_to(floors, C.shape)
         room, above = 1.0 - SPECTRAL_ROUNDING - least[full].sum(1), (C - least)[full].sum(1)
         C = least + (C - least) * (room / above).min()
-    made = complete_diagonal(C)
-    return made if np.diag(made).all() else complete_diagonal((1.0 - SPECTRAL_ROUNDING) * C)  # (28): C_kk != 0
+    completed = complete_diagonal(C)
+    if np.diag(completed).all():
+        return completed
+    return complete_diagonal((1.0 - SPECTRAL_ROUNDING) * C)  # C_kk must not be 0 (28)

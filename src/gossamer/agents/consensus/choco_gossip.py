@@ -56,8 +56,8 @@ class ChocoGossipMethod:
             divergence="a smaller gamma in --compress",
         )
 
-    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
-        return sum(self.codec.array_bytes(matrix_shape(shape), itemsize) for shape in shapes.values())
+    def payload_bytes(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+        return sum(self.codec.num_code_bytes(matrix_shape(shape), itemsize) for shape in shapes.values())
 
     def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "ChocoGossip":
         self.codec.check(max(map(math.prod, shapes.values())), dtype)
@@ -83,31 +83,32 @@ class ChocoGossip:
         shapes = [matrix_shape(part.shape[1:]) for part in psi.values()]
         keys = [derive_key(self.seed, step, index, number) for number in range(len(psi))]
         codes = [
-            self.codec.compress((part - state[f"copy.{name}"]).view(len(part), *shape), of)
-            for (name, part), shape, of in zip(psi.items(), shapes, keys, strict=True)
+            self.codec.compress((part - state[f"copy.{name}"]).view(len(part), *shape), key)
+            for (name, part), shape, key in zip(psi.items(), shapes, keys, strict=True)
         ]
-        bound = self.codec.largest
-        largest = None if bound is None else partial(_largest, bound, shapes, [part.shape[1] for part in codes])
-        arrived = yield from self.mixing.exchange(codes, index, self.codec.dtype, largest)
+        bound = self.codec.bound_magnitude
+        if bound is not None:
+            bound = partial(_bound_message, bound, shapes, [part.shape[1] for part in codes])
+        arrived = yield from self.mixing.exchange(codes, index, self.codec.dtype, bound)
         for number, (name, part) in enumerate(psi.items()):
-            extract = partial(self.codec.extract, shape=shapes[number], key=keys[number], dtype=part.dtype)
+            decompress = partial(self.codec.decompress, shape=shapes[number], key=keys[number], dtype=part.dtype)
             copy, neighbours = state[f"copy.{name}"], state[f"heard.{name}"]
-            own = extract(codes[number])
+            own = decompress(codes[number])
             change = torch.empty_like(own)
-            self.mixing.apply(own, [(columns, extract(pieces[number])) for columns, pieces in arrived], change)
+            self.mixing.apply(own, [(columns, decompress(pieces[number])) for columns, pieces in arrived], change)
             copy += own.view_as(copy)
             neighbours += change.view_as(neighbours)
             torch.sub(neighbours, copy, out=into[name]).mul_(self.gamma).add_(part)
         return into
 
 
-def _largest(
+def _bound_message(
     bound: Callable[[Tensor, MatrixShape], float],
     shapes: Sequence[MatrixShape],
     sizes: Sequence[int],
     message: Tensor,
 ) -> float:
-    """Magnitude of the changes that a message of all arrays' codes stands for, of one agent or of several."""
+    """Bound on the changes that a message of all arrays' codes stands for, of one agent or of several."""
     agents = message.numel() // sum(sizes)
     pieces = message.view(-1).split([agents * size for size in sizes])
     return max(bound(codes.view(agents, size), shape) for codes, size, shape in zip(pieces, sizes, shapes, strict=True))
@@ -119,7 +120,7 @@ def _parse(words: list[str]) -> ChocoGossipMethod:
     given = options.pop("gamma", None)
     ((name, value),) = options.items()
     codec = CONSENSUS_CODECS[name].parse(value)
-    gamma = codec.stable_gamma if given is None else float(given)
+    gamma = codec.stable_mixing_step if given is None else float(given)
     if not 0 < gamma <= 1:
         raise ValueError
     return ChocoGossipMethod(codec, gamma, f"{name}={value}")

@@ -47,7 +47,7 @@ class Consensus(Protocol):
         ...
 
     def init(self, like: Params) -> StateDict:
-        """StateDict before the first call, stacked over the hosted agents."""
+        """State before the first call, stacked over the hosted agents."""
         ...
 
     def __call__(
@@ -74,7 +74,7 @@ class ConsensusMethod(Protocol):
     @property
     def advice(self) -> Advice: ...
 
-    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+    def payload_bytes(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
         """Bytes that an agent sends a neighbour in one consensus of arrays of these shapes, without headers."""
         ...
 
@@ -87,8 +87,10 @@ class ConsensusMethod(Protocol):
 class ConsensusKind:
     """An entry of the table of methods: `name:word,word` is parsed to a method."""
 
-    parse: Callable[[list[str]], ConsensusMethod]  # of the words after the colon; ValueError if they mean nothing
-    syntax: Callable[[], Sequence[str]]  # what can be written, for messages
+    parse: Callable[
+        [list[str]], ConsensusMethod
+    ]  # takes the words after the colon; raises ValueError if they are not allowed
+    syntax: Callable[[], Sequence[str]]  # forms that can be written, for messages
 
 
 def matrix_shape(shape: Shape) -> tuple[int, int]:

@@ -33,7 +33,7 @@ class NeighbourSlots:
         values: Tensor,
         index: int,
         dtype: torch.dtype | None = None,
-        largest: Callable[[Tensor], float] | None = None,
+        bound_magnitude: Callable[[Tensor], float] | None = None,
     ) -> Generator[Outbox, Inbox, Tensor]:
         """Send the values [hosted, slots, width] of every slot; return those of the other endpoint, in one exchange."""
         flat = values.flatten(0, 1)
@@ -45,7 +45,7 @@ class NeighbourSlots:
             {link: rows for (link, _), rows in zip(self.outgoing, leaving, strict=True)},
             {link: (count, width) for link, count in self.incoming},
             dtype,
-            largest,
+            bound_magnitude,
         )
         arrived = [flat.index_select(0, self.mirror), *(inbox[link] for link, _ in self.incoming)]
         return torch.zeros_like(flat).index_copy_(0, self.filled, torch.cat(arrived)).view(values.shape)

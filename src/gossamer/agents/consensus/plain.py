@@ -18,7 +18,8 @@ from gossamer.array_types import Ints
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
-MIXED_AT_ONCE = 1 << 17  # numbers of all hosted agents that are mixed at once, where weights arrive: near a cache
+MIX_BLOCK = 1 << 17  # numbers of all hosted agents in a block (512 KiB of float32), which stays in the cache
+MIN_SPARSE_SIZE, MAX_SPARSE_DENSITY = 32, 0.1  # of C between hosted agents, to be stored as a sparse matrix
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class PlainMethod:
     exchanges = 1
     advice = Advice()
 
-    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+    def payload_bytes(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
         return sum(map(math.prod, shapes.values())) * itemsize
 
     def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "Mixing":
@@ -40,10 +41,12 @@ class PlainMethod:
 class Mixing:
     """The rows of C that belong to the hosted agents, and the links on which their weights travel."""
 
-    inside: Tensor | Operator  # C between hosted agents [hosted, hosted]
-    outside: Tensor  # C between hosted agents and neighbours on other hosts [hosted, vectors that arrive]
-    outgoing: tuple[tuple[Link, tuple[int, ...]], ...]  # whose vectors a link carries, by position among the hosted
-    incoming: tuple[tuple[Link, slice], ...]  # which columns of `outside` a link brings
+    local_block: Tensor | Operator  # C between hosted agents [hosted, hosted]
+    remote_block: Tensor  # C between hosted agents and neighbours elsewhere [hosted, vectors that arrive]
+    outgoing: tuple[
+        tuple[Link, tuple[int, ...]], ...
+    ]  # agents whose vectors a link carries: positions among the hosted
+    incoming: tuple[tuple[Link, slice], ...]  # columns of `remote_block` whose agents' vectors arrive on a link
 
     exchanges = 1
 
@@ -55,8 +58,8 @@ class Mixing:
     ) -> Generator[Outbox, Inbox, Params]:
         own = [part.flatten(1) for part in psi.values()]
         arrived = yield from self.exchange(own, index)
-        for number, (name, part) in enumerate(zip(psi, own, strict=True)):
-            self.apply(part, [(columns, pieces[number]) for columns, pieces in arrived], into[name].flatten(1))
+        for i, (name, part) in enumerate(zip(psi, own, strict=True)):
+            self.apply(part, [(columns, pieces[i]) for columns, pieces in arrived], into[name].flatten(1))
         return into
 
     def exchange(
@@ -64,14 +67,14 @@ class Mixing:
         own: Sequence[Tensor],
         index: int,
         dtype: torch.dtype | None = None,
-        largest: Callable[[Tensor], float] | None = None,
+        bound_magnitude: Callable[[Tensor], float] | None = None,
     ) -> Generator[Outbox, Inbox, list[tuple[slice, list[Tensor]]]]:
-        """Send neighbours on other hosts the hosted agents' rows [hosted, n] of some arrays; return theirs, by columns
-        of `outside`.
+        """Exchange arrays with the neighbours on other hosts.
 
-        A message holds its agents' rows, one array after the other: of each array the rows [agents, numbers].
+        `own` holds a tensor [hosted, n] for each array. A message holds its senders' rows [senders, n], one array after
+        the other. Returns for each link its columns of `remote_block` and the tensors [senders, n] that arrived.
         """
-        # Links with the same agents carry the same message, which a runtime encodes once.
+        # Links with the same agents carry the same message, which an engine encodes once.
         messages = {
             chosen: tuple(part[k] for part in own for k in chosen)
             for chosen in dict.fromkeys(chosen for _, chosen in self.outgoing)
@@ -84,7 +87,7 @@ class Mixing:
             {link: messages[chosen] for link, chosen in self.outgoing},
             {link: (count * sum(sizes),) for link, count in counts.items()},
             dtype,
-            largest,
+            bound_magnitude,
         )
         return [
             (columns, [piece.view(counts[link], -1) for piece in inbox[link].split([counts[link] * n for n in sizes])])
@@ -92,52 +95,55 @@ class Mixing:
         ]
 
     def apply(self, own: Tensor, arrived: Sequence[tuple[slice, Tensor]], out: Tensor) -> None:
-        """C times the rows of one array: the hosted agents' and, by columns of `outside`, those of the others."""
-        pieces = [(self.outside[:, columns], piece) for columns, piece in arrived]
-        width = max(1, MIXED_AT_ONCE // len(own)) if pieces else own.shape[1]  # at once, while it is in the cache
+        """Write C times one array's rows into `out`: the hosted agents' rows `own` [hosted, n], and those that have
+        `arrived` with their columns of `remote_block`."""
+        pieces = [(self.remote_block[:, columns], piece) for columns, piece in arrived]
+        width = max(1, MIX_BLOCK // len(own)) if pieces else own.shape[1]  # one product alone needs no blocks
         for begin in range(0, own.shape[1], width):
-            there = slice(begin, begin + width)
-            _multiply(self.inside, own[:, there], out[:, there])
+            block = slice(begin, begin + width)
+            _multiply(self.local_block, own[:, block], out[:, block])
             for weights, piece in pieces:
                 if weights.numel() == 1:
-                    out[:, there].add_(piece[:, there], alpha=float(weights))
+                    out[:, block].add_(piece[:, block], alpha=float(weights))
                 else:
-                    out[:, there].addmm_(weights, piece[:, there])
+                    out[:, block].addmm_(weights, piece[:, block])
 
 
 def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:
-    """The mixing of a host's agents from their rows of C.
+    """Set up the mixing of a host's agents from their rows of C.
 
-    With `hosting`, links join hosts, and a host is sent an agent's weights once, however many of its agents need them.
+    Without `C.hosting` every agent is a link endpoint of its own. With it links join hosts, and a host is sent an
+    agent's weights once, however many of its agents need them.
     """
     rows, agents = C.rows, C.agents
     here = np.asarray(agents, dtype=np.int64)
     endpoint = endpoints(C.hosting, rows.shape[1])
     elsewhere = np.ones(rows.shape[1], dtype=bool)
     elsewhere[here] = False
-    k, z = np.nonzero(rows * elsewhere)  # hosted position, agent elsewhere; C is symmetric: each sends to the other
-    # Incoming: a column for each agent elsewhere and host of ours that needs it, by link.
-    pairs, column = np.unique(np.stack([endpoint[z], endpoint[here[k]], z]), axis=1, return_inverse=True)
-    outside = np.zeros((len(here), pairs.shape[1]))
-    outside[k, column] = rows[k, z]
-    incoming = tuple(_links(pairs[0], pairs[1]))
-    # Outgoing: a vector for each hosted agent and other host that needs it, by link and agent.
-    pairs = np.unique(np.stack([endpoint[here[k]], endpoint[z], here[k]]), axis=1)
+    # Hosted position and remote agent of each weight. C is symmetric: on each of these pairs vectors go both ways.
+    k, z = np.nonzero(rows * elsewhere)
+    # A transfer is a column (sender's endpoint, receiver's endpoint, agent whose vector it is).
+    transfers, column = np.unique(np.stack([endpoint[z], endpoint[here[k]], z]), axis=1, return_inverse=True)
+    remote = np.zeros((len(here), transfers.shape[1]))
+    remote[k, column] = rows[k, z]
+    incoming = tuple(_group_by_link(transfers[0], transfers[1]))
+    transfers = np.unique(np.stack([endpoint[here[k]], endpoint[z], here[k]]), axis=1)
     order = np.argsort(here)
-    position = order[np.searchsorted(here[order], pairs[2])]
-    outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in _links(pairs[0], pairs[1]))
-    inside = rows[:, here]
-    sparse_enough = len(here) > 32 and np.count_nonzero(inside) < 0.1 * inside.size
+    position = order[np.searchsorted(here[order], transfers[2])]
+    links = _group_by_link(transfers[0], transfers[1])
+    outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in links)
+    local = rows[:, here]
+    is_sparse = len(here) > MIN_SPARSE_SIZE and np.count_nonzero(local) < MAX_SPARSE_DENSITY * local.size
     return Mixing(
-        inside=make_operator(sparse.csr_array(inside), dtype) if sparse_enough else torch.tensor(inside, dtype=dtype),
-        outside=torch.tensor(outside, dtype=dtype),
+        local_block=make_operator(sparse.csr_array(local), dtype) if is_sparse else torch.tensor(local, dtype=dtype),
+        remote_block=torch.tensor(remote, dtype=dtype),
         outgoing=outgoing,
         incoming=incoming,
     )
 
 
-def _links(senders: Ints, receivers: Ints) -> list[tuple[Link, slice]]:
-    """The links of vectors that are sorted by sender and receiver, and where each link's lie."""
+def _group_by_link(senders: Ints, receivers: Ints) -> list[tuple[Link, slice]]:
+    """Group vectors that are sorted by sender and receiver: each link with the slice of its vectors."""
     changes = np.flatnonzero((np.diff(senders) != 0) | (np.diff(receivers) != 0)) + 1
     bounds = np.unique([0, *changes, len(senders)]).tolist()
     return [(Link(int(senders[a]), int(receivers[a])), slice(a, b)) for a, b in pairwise(bounds)]
@@ -156,4 +162,4 @@ def _parse(words: list[str]) -> PlainMethod:
     return PlainMethod()
 
 
-PLAIN_CONSENSUS = ConsensusKind(_parse, lambda: ["none"])
+PLAIN_CONSENSUS = ConsensusKind(_parse, lambda: ["none"])  # written --compress none

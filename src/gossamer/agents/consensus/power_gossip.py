@@ -69,12 +69,12 @@ class PowerGossipMethod:
         d, h = matrix_shape(shape)
         return self.rank if self.rank * (d + h) < d * h else 0
 
-    def payload(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
+    def payload_bytes(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
         rows: list[int] = []  # numbers of each
         for shape in shapes.values():
             (d, h), rank = matrix_shape(shape), self.factors(shape)
             rows += [d] * rank + [h] * rank if rank else [d * h]
-        return sum(self.quantiser.length(n) if self.quantiser else n * itemsize for n in rows)
+        return sum(self.quantiser.num_code_bytes(n) if self.quantiser else n * itemsize for n in rows)
 
     def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "PowerGossip":
         return PowerGossip(make_slots(C, dtype), self, C.rows.shape[1], seed)
@@ -169,13 +169,13 @@ class PowerGossip:
             sent = [state[f"said.{side}.{name}"] for side, name in values]
             received = [state[f"heard.{side}.{name}"] for side, name in values]
             codes = [quantiser.encode(value - known) for value, known in zip(values.values(), sent, strict=True)]
-            largest = partial(_largest_change, quantiser, [code.shape[2:] for code in codes])
-            others = yield from self.slots.swap(_join(codes), index, torch.uint8, largest)
+            bound = partial(_bound_change, quantiser, [code.shape[2:] for code in codes])
+            others = yield from self.slots.swap(_join(codes), index, torch.uint8, bound)
             arrived = _split(others, codes)
             for known, code in zip(sent + received, codes + arrived, strict=True):
                 known += quantiser.decode(code, known.shape[-1], known.dtype)
             errors = [
-                quantiser.step(a, known.dtype) + quantiser.step(b, known.dtype)
+                quantiser.scale(a, known.dtype) + quantiser.scale(b, known.dtype)
                 for a, b, known in zip(codes, arrived, sent, strict=True)
             ]
             own, other = _join(sent), _join(received)
@@ -213,10 +213,12 @@ def _largest(rows: Tensor) -> Tensor:
     return largest
 
 
-def _largest_change(quantiser: Quantiser, shapes: Sequence[torch.Size], message: Tensor) -> float:
+def _bound_change(quantiser: Quantiser, shapes: Sequence[torch.Size], message: Tensor) -> float:
     """Magnitude of the changes that a message [slots, width] of all arrays' codes stands for."""
     pieces = message.split_with_sizes([shape.numel() for shape in shapes], 1)
-    return max(quantiser.largest(codes.reshape(-1, shape[-1])) for codes, shape in zip(pieces, shapes, strict=True))
+    return max(
+        quantiser.bound_magnitude(codes.reshape(-1, shape[-1])) for codes, shape in zip(pieces, shapes, strict=True)
+    )
 
 
 def _times(factors: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The row codec seam: what an exchange of boundary (halo) rows asks of a codec (docs/communication.md)."""
+"""The row codec seam: the interface between an exchange of boundary (halo) rows and a codec (docs/communication.md)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,12 +12,12 @@ class RowCodec(Protocol):
 
     @property
     def protects(self) -> bool:
-        """Evaluation and prediction go through the codec too, because what it keeps back must not leak there."""
+        """Whether evaluation and prediction go through the codec too, because what it hides must not leak there."""
         ...
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """Of the messages; None: that of the rows."""
+        """Data type of the messages; None: that of the rows."""
         ...
 
     def row_bytes(self, width: int, itemsize: int) -> int:
@@ -32,6 +32,6 @@ class RowCodec(Protocol):
         """The rows that arrive."""
         ...
 
-    def largest(self, codes: Tensor) -> float:
+    def bound_magnitude(self, codes: Tensor) -> float:
         """Bound on the magnitude of the numbers that a message stands for."""
         ...

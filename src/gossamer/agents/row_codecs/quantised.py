@@ -23,7 +23,7 @@ class StochasticQuantisation:
     dtype = torch.uint8
 
     def row_bytes(self, width: int, itemsize: int) -> int:
-        return self.quantiser.length(width)
+        return self.quantiser.num_code_bytes(width)
 
     def encode(self, rows: Tensor, uniform: Callable[[], Tensor]) -> Tensor:
         return self.quantiser.encode(rows, uniform())
@@ -31,5 +31,5 @@ class StochasticQuantisation:
     def decode(self, codes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
         return self.quantiser.decode(codes, width, dtype)
 
-    def largest(self, codes: Tensor) -> float:
-        return self.quantiser.largest(codes)
+    def bound_magnitude(self, codes: Tensor) -> float:
+        return self.quantiser.bound_magnitude(codes)

@@ -25,18 +25,20 @@ from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
 
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # environment variable of torchrun
 
 
 def was_restarted() -> bool:
-    """True if torchrun has started the ranks again after a failure."""
+    """Return whether torchrun has started the ranks again after a failure."""
     return os.environ.get(RESTARTS, "0") != "0"
 
 
 @contextmanager
 def join_job(give_up: float = GIVE_UP) -> Iterator[int]:
-    """Join the job that torchrun has started; gives this process's rank. A rank that shows no sign of life for
-    `give_up` seconds ends the others."""
+    """Join the job that torchrun has started; yield this process's rank.
+
+    If a rank shows no sign of life for `give_up` seconds, the others end.
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         raise GossamerError(
             "cluster runs as one of several ranks; start it with: torchrun --nproc-per-node 2 -m gossamer cluster ..."
@@ -62,8 +64,10 @@ def join_job(give_up: float = GIVE_UP) -> Iterator[int]:
 
 
 def _end_on_signal(number: int, frame: Any) -> None:
-    """Raise where torchrun ends this rank because another has failed; a call that waits for that one fails first, and
-    names it."""
+    """Handle SIGTERM, by which torchrun ends this rank when another has failed.
+
+    A call that waits for the failed rank fails before, and names it.
+    """
     raise LostRank(
         f"rank {distributed.own_rank()} was told to end: another rank has failed, or torchrun itself was ended"
     )
@@ -71,7 +75,7 @@ def _end_on_signal(number: int, frame: Any) -> None:
 
 @contextmanager
 def share_errors() -> Iterator[None]:
-    """Raise on all ranks, with the same message, the error of any of them. The block may not contain collectives."""
+    """Raise an error of any rank on all of them, with the same message. The block may not contain collectives."""
     error = ""
     try:
         yield
@@ -118,19 +122,20 @@ def make_engine(hosting: NDArray[np.int64], settings: Settings) -> Cluster:
 
 def check_same_run(settings: Settings, fingerprint: str) -> None:
     """Refuse ranks whose versions, settings or data are not those of the first."""
-    mine = {
+    own = {
         "Gossamer": GOSSAMER_VERSION,
         "PyTorch": torch.__version__,
         **{f"--{name.replace('_', '-')}": value for name, value in settings.model_dump(mode="json").items()},
         "the data": fingerprint[:16],
     }
-    first, *others = [json.loads(text) for text in gather_texts(json.dumps(mine))]
+    first, *others = [json.loads(text) for text in gather_texts(json.dumps(own))]
     for rank, other in enumerate(others, 1):
         differs = [name for name in first if first[name] != other.get(name)]
         if differs:
             name = differs[0]
-            here, there = first[name], other.get(name)
-            raise GossamerError(f"all ranks must run the same: {name} is {here!r} on rank 0, {there!r} on rank {rank}")
+            raise GossamerError(
+                f"all ranks must run the same: {name} is {first[name]!r} on rank 0, {other.get(name)!r} on rank {rank}"
+            )
 
 
 def _agree_on_deployment(
@@ -146,16 +151,16 @@ def _agree_on_deployment(
     with share_errors():
         if distributed.own_rank() == 0:
             deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
-    agreed = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
+    assigned = np.empty(graph.num_vertices, dtype=np.int64) if deployment is None else deployment.assignment
     length = np.array([0 if deployment is None else len(deployment.topologies)])
-    for array in (agreed, length):
+    for array in (assigned, length):
         distributed.broadcast(torch.from_numpy(array))
-    mixing = np.empty((length[0], settings.agents, settings.agents))
+    combinations = np.empty((length[0], settings.agents, settings.agents))
     if deployment is not None:
-        mixing[:] = deployment.combination
-    distributed.broadcast(torch.from_numpy(mixing))
+        combinations[:] = deployment.combination
+    distributed.broadcast(torch.from_numpy(combinations))
     agreed_initial = _agree_on_initial(graph, settings, deployment)
-    return deployment or make_deployment(graph, settings, agreed, mixing, shift, initial=agreed_initial)
+    return deployment or make_deployment(graph, settings, assigned, combinations, shift, initial=agreed_initial)
 
 
 def _agree_on_initial(
@@ -177,10 +182,12 @@ def _agree_on_initial(
 
 
 def divide_agents(deployment: Deployment, size: int) -> NDArray[np.int64]:
-    """The rank of each agent [m]: ranks equal in work, and agents that share edges on the same rank where possible.
+    """Divide the agents among ranks: return the rank of each [m].
 
-    An agent's work is what its vertices bring to a step, their entries of D and of X, and its weights. The agents are
-    put in an order in which neighbours are near each other, and that order is cut.
+    Ranks have about equal work, and agents that share edges are on one rank where possible. An agent's work is the
+    number of its vertices' entries of D and of X and a part of that of its weights. The agents are put in an order in
+    which neighbours are near each other (Cuthill and McKee 1969, "Reducing the bandwidth of sparse symmetric
+    matrices"), and that order is cut.
     """
     m = deployment.num_agents
     graph = deployment.graph
@@ -192,8 +199,8 @@ def divide_agents(deployment: Deployment, size: int) -> NDArray[np.int64]:
     hosting = np.zeros(m, dtype=np.int64)
     first = 0
     for rank in range(size):
-        wanted = int(np.searchsorted(middle, work.sum() * (rank + 1) / size))
-        end = min(max(wanted, first + 1), m - (size - rank - 1))  # no rank goes without an agent
+        balanced = int(np.searchsorted(middle, work.sum() * (rank + 1) / size))
+        end = min(max(balanced, first + 1), m - (size - rank - 1))  # no rank goes without an agent
         hosting[order[first:end]] = rank
         first = end
     return hosting

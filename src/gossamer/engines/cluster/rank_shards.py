@@ -48,11 +48,9 @@ def cut_for_ranks(
             about = {"rank": rank, "ranks": size, "agents": agents, **pack_sizes(share)}
             write_folder(folder / f"rank-{rank}", "share.safetensors", pack_share(share), about)
             held.append(len(share.targets))
-        plan = {
-            **describe_deployment(deployment),
-            "messages": count_messages(deployment, settings),
-            "between_ranks": between_hosts(deployment, settings, hosting),
-        }
+        plan = describe_deployment(deployment)
+        plan["messages"] = count_messages(deployment, settings)
+        plan["between_ranks"] = between_hosts(deployment, settings, hosting)
         run = Run(settings, deployment, build_share_host(share, settings), graph.fingerprint(), Simulation(), plan=plan)
         directory.save_start(folder, run)
     return held

@@ -2,7 +2,11 @@
 
     h_i = activation(sum_p f_p(D) x~_p + b)_i      with  x~_{p,j} = W_{p,a(j)}^T dropout(x)_j
 
-gcn: f_1(D) = D, eq. (5); polynomial: D^p for p = 0 to P, eq. (25); chebyshev: T_p(D); mlp: D = I, no graph at all.
+a(j) is the agent that holds vertex j, and W_{p,k} are agent k's weights of power p.
+
+gcn: f_1(D) = D, eq. (5) (Kipf and Welling 2017, "Semi-supervised classification with graph convolutional networks");
+polynomial: D^p for p = 0 to P, eq. (25); chebyshev: T_p(D) (Defferrard, Bresson and Vandergheynst 2016, "Convolutional
+neural networks on graphs with fast localized spectral filtering"); mlp: f(D) = I, so that the graph is not used.
 """
 
 from collections.abc import Callable
@@ -24,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class Convolution:
-    """One layer: `gather` is its filter."""
+    """A graph convolution; `gather` is its filter."""
 
     gather: Gather
     inputs: int
@@ -39,9 +43,12 @@ class Convolution:
 
     def parameters(self) -> dict[str, Parameter]:
         """`weight` [in, out], or [P + 1, in, out] for several powers, and `bias` [out]."""
-        slabs = len(self.gather.powers)
-        shape = (self.inputs, self.outputs) if slabs == 1 else (slabs, self.inputs, self.outputs)
-        return {"weight": Parameter(shape)} | ({"bias": Parameter((self.outputs,), random=False)} if self.bias else {})
+        powers = len(self.gather.powers)
+        shape = (self.inputs, self.outputs) if powers == 1 else (powers, self.inputs, self.outputs)
+        parameters = {"weight": Parameter(shape)}
+        if self.bias:
+            parameters["bias"] = Parameter((self.outputs,), random=False)
+        return parameters
 
     def offer(self, x: Input, weights: Weights) -> Tensor:
         return x.linear(weights["weight"])

@@ -1,8 +1,9 @@
 """The layer seam: the protocol between the training step and a layer (eq. (1), (5)).
 
 A layer is a value. `offer` is what a vertex's own agent computes for the vertex's neighbours, `gather` joins the offers
-on the data graph's edges, `finish` is what follows at the vertex. Offer and finish are plain PyTorch on
-the rows of the hosted agents: autograd differentiates them there, and the exchange between them is transposed.
+on the data graph's edges, `finish` is what follows at the vertex: message, aggregation and update of message passing
+(Gilmer et al. 2017, "Neural message passing for quantum chemistry"). Offer and finish are plain PyTorch on the rows of
+the hosted agents: autograd differentiates them there, and the exchange between them is transposed.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ class Input(Protocol):
         ...
 
     def rows(self) -> Tensor:
-        """x_j itself [rows(, time), in]; not for sparse features, which only `linear` takes."""
+        """x_j itself [rows(, time), in]; of sparse features a dense copy."""
         ...
 
     def agent(self) -> Tensor:

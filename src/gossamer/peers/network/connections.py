@@ -6,15 +6,17 @@ So a stranger could exhaust file descriptors, and a neighbour memory.
 
 This module follows connections beside ZeroMQ, by the file descriptors that its events name, and shuts down those beyond
 a limit; ZeroMQ then frees what it holds of them. An accepted connection is in one of three states:
-    pending   the handshake is not complete: anybody; at most PENDING in all and PENDING_PER_HOST of one host
-    idle      the handshake is complete: one of the neighbours, not known which; PER_NEIGHBOUR for each
-    active    a message has been read and names the neighbour: at most PER_NEIGHBOUR of one neighbour
+    pending   the handshake is not complete: from anyone; at most MAX_PENDING in all and MAX_PENDING_PER_HOST of a host
+    idle      the handshake is complete: from a neighbour, not yet known which; MAX_PER_NEIGHBOUR for each
+    active    a message has been read and names the neighbour: at most MAX_PER_NEIGHBOUR of one neighbour
 In each state the oldest connection gives way to a new one. While connections come faster than ACCEPT_RATE, the listener
 is paused (listener.py).
 
 The bytes that ZeroMQ holds of a connection are those that the kernel has received less those of the messages read. That
 count, and the completion of a handshake, come from Linux's TCP_INFO. On other systems a connection is pending until its
 first message has been read, and the bytes held are not bounded here.
+
+Sizes of handshakes and frames are those of ZMTP 3.1 (ZeroMQ RFC 37/ZMTP) and of CURVE (ZeroMQ RFC 26/CURVEZMQ).
 """
 
 import contextlib
@@ -29,16 +31,18 @@ from typing import NamedTuple
 
 from gossamer.peers.network.listener import Listener
 
-PENDING, PENDING_PER_HOST = 128, 32  # connections whose handshake is not complete
+MAX_PENDING, MAX_PENDING_PER_HOST = 128, 32  # connections whose handshake is not complete
 ACCEPT_RATE, ACCEPT_BURST = 250.0, 250.0  # of a token bucket: new connections a second, and at once
-PER_NEIGHBOUR = 2  # connections of one neighbour: the one in use, and one that is broken or about to break
-HANDSHAKE_BYTES = 1 << 12  # that may arrive before the first message; a handshake takes less than 1000
-REPLY_BYTES = 1 << 9  # that may arrive over an outgoing connection: a handshake takes 301
-CURVE_OVERHEAD = 33  # bytes that CURVE adds to a part
+MAX_PER_NEIGHBOUR = 2  # connections of one neighbour: the one in use, and one that is broken or about to break
+MAX_HANDSHAKE_BYTES = 1 << 12  # that may arrive before the first message; a handshake takes less than 1000
+MAX_REPLY_BYTES = 1 << 9  # that may arrive over an outgoing connection: a handshake takes 301
+CURVE_OVERHEAD = 33  # bytes that CURVE adds to a part: command name 8, nonce 8, authentication 16, flags 1
+SHORT_HEADER, LONG_HEADER = 2, 9  # bytes of a frame's header, short for a body below LONG_BODY
+LONG_BODY = 256
 GREETING_BYTES = 64  # that a listener sends to anyone
-WELCOME_BYTES = GREETING_BYTES + 170 + 32  # that it sends without an allowed key, at most: WELCOME and ERROR of CURVE
-_TCP_INFO_FIELDS = struct.Struct("@B119xQQ")  # the fields of `_TcpInfo` in Linux's tcp_info
-_ESTABLISHED = 1
+WELCOME_BYTES = GREETING_BYTES + 170 + 32  # the most that it sends without an allowed key: greeting, WELCOME, ERROR
+_TCP_INFO_FIELDS = struct.Struct("@B119xQQ")  # tcpi_state, tcpi_bytes_acked, tcpi_bytes_received of linux/tcp.h
+_ESTABLISHED = 1  # TCP_ESTABLISHED
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
 OnShutdown = Callable[[str, str], None]  # takes an address, and the reason to shut its connection down
 
@@ -51,7 +55,7 @@ class _TcpInfo(NamedTuple):
 
 @dataclass(eq=False)
 class _Connection:
-    socket: socket.socket  # a descriptor of our own: ZeroMQ's may belong to another connection by the time it is used
+    socket: socket.socket  # a duplicate: ZeroMQ may close its own at any time, and its number then be another's
     host: str
     port: int
     delivered_bytes: int = 0  # of messages that were read
@@ -72,33 +76,38 @@ class _Group:
     size: int = 0
     by_owner: dict[Hashable, dict[int, _Connection]] = field(default_factory=dict)
 
-    def add(self, number: int, one: _Connection, owner: Hashable) -> None:
-        self.by_owner.setdefault(owner, {})[number] = one
+    def add(self, descriptor: int, connection: _Connection, owner: Hashable) -> None:
+        self.by_owner.setdefault(owner, {})[descriptor] = connection
         self.size += 1
-        one.group, one.owner = self, owner
+        connection.group, connection.owner = self, owner
 
-    def remove(self, number: int, one: _Connection) -> None:
-        owned = self.by_owner[one.owner]
-        del owned[number]
+    def remove(self, descriptor: int, connection: _Connection) -> None:
+        owned = self.by_owner[connection.owner]
+        del owned[descriptor]
         self.size -= 1
         if not owned:
-            del self.by_owner[one.owner]
+            del self.by_owner[connection.owner]
 
     def find_excess(self, owner: Hashable) -> int | None:
-        """The connection beyond a limit: the oldest of this owner, or of the owner with the most. The cost is bounded
-        by `max_size`, however many connections arrive."""
+        """Find a connection to drop if a limit is exceeded: the oldest of this owner, or of the owner with the most.
+
+        The cost is bounded by `max_size`, however many connections arrive.
+        """
         if len(self.by_owner.get(owner, ())) > self.max_per_owner:
             return next(iter(self.by_owner[owner]))
         if self.size > self.max_size:
-            return next(iter(self.by_owner[max(self.by_owner, key=lambda one: len(self.by_owner[one]))]))
+            return next(iter(self.by_owner[max(self.by_owner, key=lambda owner: len(self.by_owner[owner]))]))
         return None
 
-    def all(self) -> list[tuple[int, _Connection]]:
-        return [numbered for owned in self.by_owner.values() for numbered in owned.items()]
+    def items(self) -> list[tuple[int, _Connection]]:
+        return [item for owned in self.by_owner.values() for item in owned.items()]
 
 
 class Connections:
-    """The connections of one agent, by file descriptor. Called from two threads: the transport's and the monitor's."""
+    """The connections of one agent, by file descriptor. Called from two threads: the transport's and the monitor's.
+
+    The listener and its token bucket need no lock: no limit depends on when the listener is paused.
+    """
 
     def __init__(self, max_held: int, neighbours: int, encrypted: bool, on_shutdown: OnShutdown) -> None:
         """`max_held` is the number of bytes that may be held of one connection once its handshake is complete."""
@@ -108,86 +117,90 @@ class Connections:
         self._accepted: dict[int, _Connection] = {}
         self._outgoing: dict[int, _Connection] = {}  # by neighbour
         self._closing: set[int] = set()  # shut down here, but not yet closed by ZeroMQ
-        needed = PER_NEIGHBOUR * neighbours  # all of them may come at once, and from one host
-        self._pending = _Group(max(PENDING, needed), max(PENDING_PER_HOST, needed))
+        needed = MAX_PER_NEIGHBOUR * neighbours  # all of them may come at once, and from one host
+        self._pending = _Group(max(MAX_PENDING, needed), max(MAX_PENDING_PER_HOST, needed))
         self._idle = _Group(needed, needed)
-        self._active = _Group(float("inf"), PER_NEIGHBOUR)
+        self._active = _Group(float("inf"), MAX_PER_NEIGHBOUR)
         self._listener: Listener | None = None
         self._tokens = ACCEPT_BURST  # of the token bucket for new connections
         self._lock = threading.Lock()
 
-    def on_listening(self, number: int) -> None:
+    def on_listening(self, descriptor: int) -> None:
         """Handle the start of the listener, which is paused while connections arrive faster than ACCEPT_RATE."""
-        self._listener = Listener(number)
+        self._listener = Listener(descriptor)
 
-    def on_accepted(self, number: int, port: int) -> None:
+    def on_accepted(self, descriptor: int, port: int) -> None:
         """Handle a new connection to the listener's port, in constant time."""
         self._tokens = max(self._tokens - 1, -ACCEPT_BURST)
         if self._tokens < 0 and self._listener is not None and not self._listener.paused:
-            self._listener.pause(True)
-        one = _duplicate(number, near=port)
-        if one is None:
+            self._listener.pause()
+        connection = _open_duplicate(descriptor, local_port=port)
+        if connection is None:
             return
         with self._lock:
-            self._remove(number)
-            self._closing.discard(number)
-            self._accepted[number] = one
-            self._move(number, one, self._pending, one.host)
+            self._remove(descriptor)
+            self._closing.discard(descriptor)
+            self._accepted[descriptor] = connection
+            self._move(descriptor, connection, self._pending, connection.host)
 
-    def on_connected(self, neighbour: int, number: int, port: int) -> None:
+    def on_connected(self, neighbour: int, descriptor: int, port: int) -> None:
         """Handle a new outgoing connection, over which nothing but the handshake may arrive."""
-        one = _duplicate(number, far=port)
+        connection = _open_duplicate(descriptor, peer_port=port)
         with self._lock:
             self._drop_outgoing(neighbour)
-            if one is not None:
-                self._outgoing[neighbour] = one
+            if connection is not None:
+                self._outgoing[neighbour] = connection
 
     def on_disconnected(self, neighbour: int) -> None:
         with self._lock:
             self._drop_outgoing(neighbour)
 
-    def on_closed(self, number: int) -> tuple[str, bool] | None:
+    def on_closed(self, descriptor: int) -> tuple[str, bool] | None:
         """Handle the end of a connection, and return its address and whether a message was read; None if it was shut
         down here."""
         with self._lock:
-            if number in self._closing:
-                self._closing.remove(number)
+            if descriptor in self._closing:
+                self._closing.remove(descriptor)
                 return None
-            found = self._remove(number)
+            found = self._remove(descriptor)
             return ("unknown", False) if found is None else (found.address, found.delivered_bytes > 0)
 
-    def on_delivered(self, number: int, sender: int, sizes: list[int]) -> None:
+    def on_delivered(self, descriptor: int, sender: int, sizes: list[int]) -> None:
         """Handle a message of a sender that was read, with parts of these sizes."""
         bodies = [size + CURVE_OVERHEAD * self._encrypted for size in sizes]
         with self._lock:
-            one = self._accepted.get(number)
-            if one is None or (one.group is self._pending and self._has_handshake(one) is False):
+            connection = self._accepted.get(descriptor)
+            if connection is None:
+                return
+            if connection.group is self._pending and self._handshake_complete(connection) is False:
                 return  # the message is of an earlier connection with this descriptor
-            one.delivered_bytes += sum(body + (2 if body < 256 else 9) for body in bodies)
-            if one.group is not self._active:
-                self._move(number, one, self._active, sender)
+            headers = [SHORT_HEADER if body < LONG_BODY else LONG_HEADER for body in bodies]
+            connection.delivered_bytes += sum(bodies) + sum(headers)
+            if connection.group is not self._active:
+                self._move(descriptor, connection, self._active, sender)
 
     def enforce_limits(self, elapsed: float = 0.0) -> list[int]:
         """Shut down the connections that hold too much, and return the neighbours whose connection is broken. `elapsed`
         is the time in seconds since the last call."""
         self._tokens = min(self._tokens + ACCEPT_RATE * elapsed, ACCEPT_BURST)
         if self._tokens >= 0 and self._listener is not None and self._listener.paused:
-            self._listener.pause(False)
+            self._listener.resume()
         broken = []
         with self._lock:
-            for number, one in self._pending.all():
-                if self._has_handshake(one):
-                    self._move(number, one, self._idle, one.host)
-                elif _read_info(one.socket).received > HANDSHAKE_BYTES:
-                    self._close(number, "more than a handshake before its end")
-            for number, one in self._idle.all() + self._active.all():
-                if _read_info(one.socket).received - one.delivered_bytes > self._max_held + HANDSHAKE_BYTES:
-                    self._close(number, "parts of a message without an end")
-            for neighbour, one in self._outgoing.items():
-                info = _read_info(one.socket)
-                if info.received > REPLY_BYTES and info.state == _ESTABLISHED:
-                    self._on_shutdown(one.address, "messages over the connection that leads to it")
-                    _shutdown(one.socket)
+            for descriptor, connection in self._pending.items():
+                if self._handshake_complete(connection):
+                    self._move(descriptor, connection, self._idle, connection.host)
+                elif _read_info(connection.socket).received > MAX_HANDSHAKE_BYTES:
+                    self._close(descriptor, "too many bytes before the end of its handshake")
+            for descriptor, connection in self._idle.items() + self._active.items():
+                held = _read_info(connection.socket).received - connection.delivered_bytes
+                if held > self._max_held + MAX_HANDSHAKE_BYTES:
+                    self._close(descriptor, "parts of a message without an end")
+            for neighbour, connection in self._outgoing.items():
+                info = _read_info(connection.socket)
+                if info.received > MAX_REPLY_BYTES and info.state == _ESTABLISHED:
+                    self._on_shutdown(connection.address, "messages over the connection that is only for sending to it")
+                    _shutdown(connection.socket)
                 if info.state != _ESTABLISHED:  # ZeroMQ does not notice while it is not reading
                     broken.append(neighbour)
         return broken
@@ -196,36 +209,36 @@ class Connections:
         if self._listener is not None:
             self._listener.close()
         with self._lock:
-            for number in list(self._accepted):
-                self._remove(number)
+            for descriptor in list(self._accepted):
+                self._remove(descriptor)
             for neighbour in list(self._outgoing):
                 self._drop_outgoing(neighbour)
 
-    def _move(self, number: int, one: _Connection, group: _Group, owner: Hashable) -> None:
+    def _move(self, descriptor: int, connection: _Connection, group: _Group, owner: Hashable) -> None:
         """Move a connection into a group, and shut down others beyond the group's limits."""
-        if one.group is not None:
-            one.group.remove(number, one)
-        group.add(number, one, owner)
+        if connection.group is not None:
+            connection.group.remove(descriptor, connection)
+        group.add(descriptor, connection, owner)
         while (victim := group.find_excess(owner)) is not None:
             other = self._accepted[victim]
-            if group is self._pending and self._has_handshake(other):
+            if group is self._pending and self._handshake_complete(other):
                 self._move(victim, other, self._idle, other.host)
             else:
                 self._close(victim, "too many connections" if group is self._active else "too many without a message")
 
-    def _close(self, number: int, why: str) -> None:
-        one = self._accepted[number]
-        self._on_shutdown(one.address, why)
-        _shutdown(one.socket)
-        self._remove(number)
-        self._closing.add(number)
+    def _close(self, descriptor: int, why: str) -> None:
+        connection = self._accepted[descriptor]
+        self._on_shutdown(connection.address, why)
+        _shutdown(connection.socket)
+        self._remove(descriptor)
+        self._closing.add(descriptor)
 
-    def _remove(self, number: int) -> _Connection | None:
-        found = self._accepted.pop(number, None)
+    def _remove(self, descriptor: int) -> _Connection | None:
+        found = self._accepted.pop(descriptor, None)
         if found is not None:
             found.socket.close()
             assert found.group is not None
-            found.group.remove(number, found)
+            found.group.remove(descriptor, found)
         return found
 
     def _drop_outgoing(self, neighbour: int) -> None:
@@ -233,25 +246,30 @@ class Connections:
         if found is not None:
             found.socket.close()
 
-    def _has_handshake(self, one: _Connection) -> bool | None:
+    def _handshake_complete(self, connection: _Connection) -> bool | None:
         """Return whether the handshake is complete, by the bytes sent; None where the kernel does not count them."""
-        acked = _read_info(one.socket).acked
+        acked = _read_info(connection.socket).acked
         return acked > (WELCOME_BYTES if self._encrypted else GREETING_BYTES) if acked else None
 
 
-def _duplicate(number: int, *, near: int | None = None, far: int | None = None) -> _Connection | None:
-    """The connection of a descriptor, with a descriptor of its own, if it has the given port at this end or the other.
-    None if it has ended; it is shut down if no descriptor is left."""
+def _open_duplicate(
+    descriptor: int, *, local_port: int | None = None, peer_port: int | None = None
+) -> _Connection | None:
+    """Duplicate ZeroMQ's descriptor, so that its reuse cannot mislead.
+
+    Return None if it no longer belongs to a connection with the given local port or peer's port. If this process has no
+    descriptor left, shut the connection down.
+    """
     try:
-        theirs = _wrap_descriptor(number)
+        theirs = _wrap_descriptor(descriptor)
     except OSError:
         return None
     try:
         host, port = theirs.getpeername()[:2]
-        if near not in (None, theirs.getsockname()[1]) or far not in (None, port):
+        if local_port not in (None, theirs.getsockname()[1]) or peer_port not in (None, port):
             return None
         host = host.removeprefix("::ffff:")  # an IPv4 address may come as an IPv6 one
-        return _Connection(_wrap_descriptor(os.dup(number)), host, port)
+        return _Connection(_wrap_descriptor(os.dup(descriptor)), host, port)
     except (ValueError, IndexError):  # the descriptor is by now of a socket of another family
         return None
     except OSError as error:
@@ -262,10 +280,10 @@ def _duplicate(number: int, *, near: int | None = None, far: int | None = None) 
         theirs.detach()
 
 
-def _wrap_descriptor(number: int) -> socket.socket:
-    """A socket object for a descriptor. With a given family Python makes no system calls; that of IPv6 has room for
-    addresses of IPv4."""
-    return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
+def _wrap_descriptor(descriptor: int) -> socket.socket:
+    """Make a socket object of a descriptor. With a given family Python makes no system calls; AF_INET6, because its
+    addresses have room for those of IPv4."""
+    return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
 
 
 def _shutdown(connection: socket.socket) -> None:

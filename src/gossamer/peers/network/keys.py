@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from gossamer.errors import FileError, GossamerError, shown
-from gossamer.files import MOST_SECRET, check_private, read_text
+from gossamer.files import MAX_SECRET, check_private, read_text
 from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
 from gossamer.peers.network.z85 import KEY_LENGTH, check_key
 from gossamer.peers.protocol.signatures import check_verify_key, derive_verify_key
@@ -24,7 +24,7 @@ def derive_agent_key(secret: str) -> str:
 def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:
     """A secret key from its file, which its owner alone may read."""
     try:
-        secret = read_text(path, MOST_SECRET).strip()
+        secret = read_text(path, MAX_SECRET).strip()
     except FileError as error:
         raise GossamerError(f"cannot read the secret key {path}: {error.reason}; {remedy}") from None
     check_private(path)

@@ -23,7 +23,7 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.connections import REPLY_BYTES, Connections
+from gossamer.peers.network.connections import MAX_REPLY_BYTES, Connections
 from gossamer.peers.network.monitor import ConnectionMonitor
 
 MESSAGE_MARGIN = 256  # bytes that a message may exceed its limit by, for encryption
@@ -258,7 +258,7 @@ class Sockets:
         socket = self._make_socket(zmq.DEALER)
         socket.setsockopt(zmq.RCVHWM, 1)  # nothing is ever read from it
         socket.setsockopt(zmq.LINGER, 0)  # messages to a connection that is given up would wait for ever
-        socket.setsockopt(zmq.MAXMSGSIZE, REPLY_BYTES)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY_BYTES)
         if self._secret is not None and contact.key is not None:
             socket.curve_secretkey = self._secret.encode()
             socket.curve_publickey = derive_public_key(self._secret).encode()

@@ -4,7 +4,7 @@ The code is organised as follows:
     member       one agent's side of the protocol
     config       parameters of an agent in the protocol, and the interface of its persistent state
     exchanges    exchanges of one agent in one epoch
-    resending    retransmission and its rate limits
+    resending    retransmission: requests and their timeout, frames held, rate limits
     statements   signed statements of agents about themselves
     signatures   Ed25519 signatures
     magnitudes   bounds on the numbers that agents send

@@ -120,7 +120,8 @@ class EpochExchanges:
         arrived, exchange = self.inbox.get(self.position, {}), self.current
         for sender, (rows, size) in list(arrived.items()) if exchange.phase is not Phase.PLANNING else ():
             try:
-                self._bounds.check_incoming(exchange, sender, exchange.largest(rows) if exchange.largest else size)
+                bounded = exchange.bound_magnitude(rows) if exchange.bound_magnitude else size
+                self._bounds.check_incoming(exchange, sender, bounded)
             except RefusedError as refused:
                 del arrived[sender]
                 self._violations[sender] = self.position, refused
@@ -167,7 +168,7 @@ class EpochExchanges:
         exchange, membership = self.current, self._config.membership
         phase, index = str(exchange.phase), exchange.index
         frame = Frame(membership.agent, self._epoch, self.position, plan, phase, index, rows)
-        size = exchange.largest(rows) if exchange.largest else wire.max_magnitude(rows)
+        size = exchange.bound_magnitude(rows) if exchange.bound_magnitude else wire.max_magnitude(rows)
         return wire.encode(frame, membership.run, self._config.encrypted), size
 
     def describe_divergence(self, diverged: DivergedError) -> GossamerError:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from gossamer.agents import Outbox, Phase
+from gossamer.agents.measures import MAGNITUDE_LIMIT as MAGNITUDE_LIMIT
 from gossamer.errors import DivergedError
 from gossamer.peers.protocol.wire import RefusedError, max_magnitude
 
-MAGNITUDE_LIMIT = 1e12  # of every number: in float32 the sum of a million squares is finite
 GROWTH_LIMIT = 1e6  # factor from one consensus to the next
 GROWTH_FLOOR = 1e3  # smaller numbers count as if they were so large
 

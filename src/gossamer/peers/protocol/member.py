@@ -5,16 +5,17 @@ neighbours only, and what all must know spreads by gossip.
 
 Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
 agents. A frame is sent when its exchange begins and is held in the resend buffer until the neighbour's own messages
-show that it has left the step; there are no acknowledgements. An agent that waits for a frame sends its neighbour a
-status with the position that it waits in, and is sent the frame again. So a lost message costs time and nothing else;
-a duplicate is refused.
+show that the neighbour has left the step; there are no acknowledgements. An agent that waits for a frame sends its
+neighbour a status with the position that it waits in, and is sent the frame again. So a lost message costs time and
+nothing else; a duplicate is refused.
 
-Epochs and rollback. An agent that starts has lost the messages it had received, so it opens a new epoch, with a number
-that it stores before anyone sees it. All agents that learn of the epoch stop training and state, signed, which steps
-they can restore from checkpoints. These statements spread in statuses; an agent that has those of all m agents rolls
-back to the latest step that everyone can restore and trains from there. All choose the same step, because all choose
-from the same statements. Frames of another epoch are refused by their number. A first start, a restart of one agent
-and a restart of all are this one rule.
+Rollback (Elnozahy, Alvisi, Wang and Johnson 2002, "A survey of rollback-recovery protocols in message-passing
+systems"). An agent that starts has lost the messages it had received, so it opens a new recovery epoch (no pass over
+the data), with a number that it stores before anyone sees it. All agents that learn of the epoch stop training and
+state, signed, which steps they can restore from checkpoints. These statements spread in statuses; an agent that has
+those of all m agents rolls back to the latest step that everyone can restore and trains from there. All choose the same
+step, because all choose from the same statements. Frames of another epoch are refused by their number. A first start, a
+restart of one agent and a restart of all are this one rule.
 
 The end. An agent is done when its result is on disk, in whatever epoch; signed statements of that spread likewise. An
 agent that knows that all are done leaves as soon as its neighbours know it too, or after DEPARTURE_TIMEOUT.
@@ -33,15 +34,14 @@ from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.config import ProtocolConfig, RecoveryStore
 from gossamer.peers.protocol.exchanges import EpochExchanges, Expectations, Program
-from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
-from gossamer.peers.protocol.statements import Statement, StatementTable, VerifiedStatements, max_status_bytes
+from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, RequestTimeout, TokenBucket
+from gossamer.peers.protocol.statements import StatementTable, VerifiedStatements, max_status_bytes
 from gossamer.peers.protocol.wire import Buffer, FrameHeader, Position, RefusedError, Status
 
-MIN_TIMEOUT, MAX_TIMEOUT = 1.0, 10.0  # seconds without a message before a status is sent; TCP seldom loses anything
 DEPARTURE_TIMEOUT = 30.0  # seconds that an agent stays for neighbours that may not know that all are done
 ISOLATION_TIMEOUT = 120.0  # seconds without any message after which an agent that is done leaves
-MAX_EPOCH_JUMP = 1 << 20  # epochs that one message can skip
-MAX_REQUESTS = 8  # for a message that violated the bounds, before the run ends
+MAX_EPOCH_JUMP = 1 << 20  # epochs that one message can skip, so that no neighbour can use the numbers up
+MAX_VIOLATION_REQUESTS = 8  # for a message in place of one that violated the bounds, before the run ends
 
 
 class Member:
@@ -72,7 +72,7 @@ class Member:
             {z: TokenBucket(now, REPLY_RATE, capacity) for z in self.membership.neighbours} for _ in range(2)
         )
         self._informed: set[int] = set()  # neighbours that know that all are done
-        self._exchange_time = 0.0  # seconds that recent exchanges took, an upper estimate
+        self._timeout = RequestTimeout()
         self._last_received = now
         self.waiting_since, self._requests = now, 0
         self.wake_at = now  # when to call `tick`
@@ -102,8 +102,8 @@ class Member:
         return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
     def may_leave(self, now: float) -> bool:
-        """Return whether the process can end: all are done and the neighbours know it or stay away, or this agent is
-        done and has long been isolated."""
+        """Return whether the process can end: all are done, and the neighbours know it or DEPARTURE_TIMEOUT has passed;
+        or this agent is done and has received nothing for ISOLATION_TIMEOUT."""
         if self.all_done:
             return self._informed >= set(self.membership.neighbours) or now > self.waiting_since + DEPARTURE_TIMEOUT
         return self.finished and now > self._last_received + ISOLATION_TIMEOUT
@@ -128,15 +128,15 @@ class Member:
         for neighbour in sorted(self.exchanges.waiting_for or self.membership.neighbours):
             self._send_status(neighbour)
         self._requests += 1
-        self.wake_at = now + self._timeout()
+        self.wake_at = now + self._timeout.after(self._requests)
 
     def _restore_all_done(self) -> None:
         try:
-            self.statements.add(self.statements.verify(self.store.all_done(), 0, 0))
+            self.statements.add(self.statements.verify(self.store.all_done(), 0, 0))  # being done has no epoch
         except RefusedError as refused:
             raise GossamerError(
-                f"what agent {self.membership.agent} keeps of the others' ends is not theirs ({refused}): its folder "
-                "belongs to other keys; move it away"
+                f"the folder of agent {self.membership.agent} holds statements that the other agents' keys have not "
+                f"signed ({refused}): it is of other keys; move it away"
             ) from None
 
     def _refuse(self, sender: int, refused: RefusedError) -> None:
@@ -144,7 +144,7 @@ class Member:
         self._on_refused(sender, refused)
 
     def _check_violations(self, now: float) -> None:
-        for sender in self.exchanges.waiting_for if self._requests >= MAX_REQUESTS else ():
+        for sender in self.exchanges.waiting_for if self._requests >= MAX_VIOLATION_REQUESTS else ():
             refused = self.exchanges.find_violation(sender)
             if refused is not None:
                 raise GossamerError(
@@ -159,42 +159,50 @@ class Member:
         self.statements.open_epoch(epoch, self.store.steps())
         expectations, send = self._expectations, self._send
         self.exchanges = EpochExchanges(self.config, epoch, expectations, send, self._refuse, self.sent_bytes)
-        self._ended = self.all_done  # whether the program of this epoch has run; when all are done, none is needed
+        self._program_ended = self.all_done  # when all are done, none is needed
         self._reset_timer(now)
         self._broadcast_status()
         self._train_if_agreed(now)
 
     def _on_status(self, status: Status, now: float) -> None:
-        received = self._verify(status)
-        own = received.restorable.get(self.membership.agent)
+        received, table = self._verify(status), self.statements
         if self.all_done:
             received = VerifiedStatements(done=received.done)  # a late agent is informed, and no epoch opens for it
-        elif status.epoch > self.epoch:
-            # If this agent has made a statement there, an earlier incarnation did, and its disk lost the epoch.
-            self._follow_epoch(status.sender, status.epoch + (own is not None), now)
-        elif status.epoch == self.epoch and (self._contradicts(status.sender, received) or self._is_outdated(own)):
-            self._follow_epoch(status.sender, self.epoch + 1, now)
-        same_epoch, table = status.epoch == self.epoch, self.statements
-        known = len(table.restorable), len(table.done)
+        else:
+            self._follow_epoch(status, received, now)
+        same_epoch, num_restorable, num_done = status.epoch == self.epoch, len(table.restorable), len(table.done)
         table.add(received if same_epoch else VerifiedStatements(done=received.done))
         if len(received.done) == self.membership.num_agents:
             self._informed.add(status.sender)
-        behind = status.epoch < self.epoch or len(received.restorable) < known[0]
-        ahead = status.sender in received.done
-        if (len(table.restorable), len(table.done)) != known:
-            if len(table.done) != known[1]:
-                self._reset_timer(now)
+        if len(table.done) != num_done:
+            self._reset_timer(now)
+        if len(table.restorable) != num_restorable or len(table.done) != num_done:
             self._broadcast_status()
-        elif len(received.done) < known[1] or (behind and not self.all_done) or (ahead and not self.finished):
-            self._reply(status.sender, now)  # to one that is ahead too, lest it count as isolated and leave
+        elif self._needs_reply(status, received):
+            self._reply(status.sender, now)
         self._train_if_agreed(now)
         if same_epoch and status.waiting is not None:
             for frame in self.exchanges.resend_buffer.due(status.sender, status.waiting, now):
                 self._send(status.sender, frame)
 
-    def _follow_epoch(self, sender: int, epoch: int, now: float) -> None:
-        """Open an epoch because of a neighbour's status, within a rate limit: each is written to the disk."""
-        if not self._new_epochs[sender].take(now):
+    def _needs_reply(self, status: Status, received: VerifiedStatements) -> bool:
+        """Return whether the sender lacks statements, or is done before this agent: it would leave as isolated."""
+        table = self.statements
+        behind = status.epoch < self.epoch or len(received.restorable) < len(table.restorable)
+        sender_done = status.sender in received.done
+        lacks_statements = len(received.done) < len(table.done) or (behind and not self.all_done)
+        return lacks_statements or (sender_done and not self.finished)
+
+    def _follow_epoch(self, status: Status, received: VerifiedStatements, now: float) -> None:
+        """Open the epoch that a status calls for, if any, within a rate limit: each is written to the disk."""
+        if status.epoch > self.epoch:
+            # An agent makes one statement in an epoch. If it has made one in this, its disk was lost since: skip it.
+            epoch = status.epoch + 1 if self.membership.agent in received.restorable else status.epoch
+        elif status.epoch == self.epoch and self._contradicts(status.sender, received):
+            epoch = self.epoch + 1
+        else:
+            return
+        if not self._new_epochs[status.sender].take(now):
             raise RefusedError("too often", "new epochs")
         self._open_epoch(epoch, now)
 
@@ -204,7 +212,7 @@ class Member:
             raise RefusedError("malformed", "an epoch far away")
         received = self.statements.verify(status.statements, status.epoch, self.epoch)
         if status.epoch >= self.epoch and status.sender not in received.restorable:
-            raise RefusedError("signature", f"nothing that agent {status.sender} states of itself in this epoch")
+            raise RefusedError("signature", f"no statement of agent {status.sender} about itself in its epoch")
         if self.membership.agent in received.done and not self.store.is_done():
             raise GossamerError(
                 f"agent {self.membership.agent} has stated that it has finished, but its folder holds no result. "
@@ -212,18 +220,14 @@ class Member:
             )
         return received
 
-    def _is_outdated(self, own: Statement | None) -> bool:
-        """Return whether a statement of this agent is of an earlier incarnation in this epoch, lost from its disk."""
-        return own is not None and own.content != self.statements.restorable[self.membership.agent].content
-
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
-        """Return whether an agent has made two statements in this epoch, as one that has lost its disk may."""
+        """Return whether an agent, maybe this one, has made two statements in this epoch, as after losing its disk."""
         found = self.statements.find_contradiction(received.restorable)
         if found is None:
-            return False
+            return self.statements.contradicts_own(received.restorable)
         known = self.statements.restorable[found.agent]
         self._refuse(sender, RefusedError("contradiction", f"agent {found.agent} has stated two things in this epoch"))
-        if found.incarnation == known.incarnation and self.config.signatures.size:
+        if found.incarnation == known.incarnation and self.config.signatures.size:  # unsigned ones may be forged
             raise GossamerError(
                 f"agent {found.agent} has signed two different statements in epoch {self.epoch}, that it can restore "
                 f"the steps {list(known.steps)} and {list(found.steps)}; find out what agent {found.agent} runs, and "
@@ -234,7 +238,7 @@ class Member:
     def _train_if_agreed(self, now: float) -> None:
         """Begin the program of this epoch once the statements of all agents are known."""
         restorable = self.statements.restorable
-        if not self.exchanges.running and not self._ended and len(restorable) == self.membership.num_agents:
+        if not self.exchanges.running and not self._program_ended and len(restorable) == self.membership.num_agents:
             step = max(set.intersection(*(set(one.steps) for one in restorable.values())))
             self._run(lambda: self.exchanges.begin(self._begin(step), step), now)
             self._advance_if_complete(now)
@@ -252,10 +256,7 @@ class Member:
     def _advance_if_complete(self, now: float) -> None:
         """Go through as many exchanges as all messages have arrived for."""
         while (inbox := self.exchanges.complete_inbox()) is not None:
-            taken = now - self.waiting_since
-            if self._requests:  # with a loss it is a poor estimate; but if all times are long, they are usual
-                taken = min(taken, 2 * self._exchange_time + 0.1)
-            self._exchange_time = max(0.95 * self._exchange_time, taken)
+            self._timeout.add_exchange(now - self.waiting_since, self._requests)
             self._run(partial(self.exchanges.advance, inbox), now)
 
     def _run(self, advance: Callable[[], bool], now: float) -> None:
@@ -264,22 +265,18 @@ class Member:
         try:
             ended = advance()
         except DivergedError as diverged:
-            self.store.discard(self.position[0], self.exchanges.start)  # a restart goes further back
+            self.store.discard(self.position[0], self.exchanges.start)  # so that a restart begins before the divergence
             raise self.exchanges.describe_divergence(diverged) from None
         if ended:
             self.store.set_done()
-            self._ended = True
+            self._program_ended = True
             self.statements.add_own_done()
             self._broadcast_status()
 
     def _reset_timer(self, now: float) -> None:
         """Start waiting anew, after progress."""
         self.waiting_since, self._requests = now, 0
-        self.wake_at = now + self._timeout()
-
-    def _timeout(self) -> float:
-        """Seconds before the next request: four times the usual time of an exchange, doubled by every request."""
-        return min(max(MIN_TIMEOUT, 4 * self._exchange_time) * 2.0**self._requests, MAX_TIMEOUT)
+        self.wake_at = now + self._timeout.after(self._requests)
 
     def _broadcast_status(self) -> None:
         if self.all_done:  # stored before anyone learns of it: they may leave, and nobody could send it again

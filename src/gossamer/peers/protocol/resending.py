@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from gossamer.peers.protocol.wire import Position
 
 RESEND_INTERVAL = 1.0  # seconds between two retransmissions of a frame: the least that a neighbour waits before it asks
+MIN_TIMEOUT, MAX_TIMEOUT = 1.0, 10.0  # seconds to wait for a message before it is requested
+TIMEOUT_FACTOR = 4.0  # of the time that recent exchanges took: frames are lost only when a connection breaks
+EXCHANGE_TIME_DECAY = 0.95  # of that time, by each faster exchange
 REPLY_RATE, REPLY_BURST = 4.0, 64  # replies to a neighbour's statuses: a second, and at once
 
 
@@ -45,6 +48,23 @@ class ResendBuffer:
         ]
         resent.update(dict.fromkeys(due, now))
         return [self._frames[neighbour][position] for position in due]
+
+
+class RequestTimeout:
+    """Seconds to wait for a message before it is requested, by the time that recent exchanges took."""
+
+    def __init__(self) -> None:
+        self._exchange_time = 0.0  # an upper estimate
+
+    def add_exchange(self, seconds: float, requests: int) -> None:
+        """Take the time of an exchange into account, in which messages had to be requested so often."""
+        if requests:  # the time includes waiting for retransmissions: let it raise the estimate, but slowly
+            seconds = min(seconds, 2 * self._exchange_time + 0.1)
+        self._exchange_time = max(EXCHANGE_TIME_DECAY * self._exchange_time, seconds)
+
+    def after(self, requests: int) -> float:
+        """Seconds to wait after so many requests; each doubles it."""
+        return min(max(MIN_TIMEOUT, TIMEOUT_FACTOR * self._exchange_time) * 2.0**requests, MAX_TIMEOUT)
 
 
 class TokenBucket:

@@ -101,6 +101,12 @@ class StatementTable:
             table[statement.agent] = statement
         return verified
 
+    def contradicts_own(self, received: Mapping[int, Statement]) -> bool:
+        """Return whether a statement about this agent differs from its own in the same epoch: it made it before it lost
+        its disk."""
+        agent = self._membership.agent
+        return agent in received and received[agent].content != self.restorable[agent].content
+
     def find_contradiction(self, received: Mapping[int, Statement]) -> Statement | None:
         """A statement about another agent that differs from the one known in the same epoch."""
         for agent, statement in received.items():

@@ -9,7 +9,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.peers.network.z85 import is_key
 from gossamer.runs.documents import Document
-from gossamer.runs.manifests import Classes, Count, Manifest, Number, Score, ShareSizes
+from gossamer.runs.manifests import Count, Manifest, Number, NumClasses, Score, ShareSizes
 
 MAX_SITES = 10_000  # in planning, each passes on a vector with numbers of all
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
@@ -65,7 +65,7 @@ class ShardManifest(MemberManifest, ShareSizes):
 class SiteManifest(MemberManifest):
     """shard.json of a site before planning."""
 
-    num_classes: Classes
+    num_classes: NumClasses
 
 
 StoredSums = Annotated[list[Score], Field(min_length=3, max_length=3)]

@@ -42,7 +42,7 @@ def membership_fields(membership: Membership) -> dict[str, object]:
 
 
 def read_membership(manifest: MemberManifest, num_agents: int, path: str) -> Membership:
-    """The membership in a manifest, validate against the number of agents in its settings."""
+    """The membership in a manifest, checked against the number of agents in its settings."""
     m, agent = num_agents, manifest.agent
     if agent >= m:
         raise GossamerError(f"{path}: agent should be 0 to {m - 1}, as settings.agents is {m}; found {agent}; {REMEDY}")

@@ -1,7 +1,7 @@
 """Consensus codecs: how an agent compresses the changes of its weights, joined by name in one table.
 
 The code is organised as follows:
-    codec        the codec seam: compress, extract, bytes, a stable gamma
+    codec        the codec seam: compress, decompress, bytes, a stable mixing step
     identity     every number as it is (bits=32)
     quantised    every number in few bits (bits=8, bits=4)
     top_k        the largest entries (topk=SHARE)

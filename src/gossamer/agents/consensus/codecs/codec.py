@@ -1,4 +1,8 @@
-"""The consensus codec seam: what CHOCO-Gossip asks of a way to compress changes."""
+"""The consensus codec seam: the interface of CHOCO-Gossip's compression operators.
+
+Koloskova, Stich and Jaggi (2019), "Decentralized stochastic optimization and gossip algorithms with compressed
+communication".
+"""
 
 import math
 from collections.abc import Callable
@@ -12,37 +16,43 @@ MatrixShape = tuple[int, int]  # of one agent's array, d x h
 
 
 class ConsensusCodec(Protocol):
-    """A compression of the agents' changes [agents, d, h], array by array; one row of codes for each agent."""
+    """A compression operator, applied to one array of parameters at a time.
+
+    A change is the difference between an agent's array and the public copy of it that the agent's neighbours know.
+    """
 
     @property
-    def stable_gamma(self) -> float:
-        """A mixing step at which CHOCO-Gossip is stable with this codec."""
+    def stable_mixing_step(self) -> float:
+        """Default of the mixing step (gamma of CHOCO-Gossip): one at which the method is stable with this codec."""
         ...
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """Of the codes; None: that of the arrays."""
+        """Data type of the codes; None: that of the arrays."""
         ...
 
     @property
-    def largest(self) -> Callable[[Tensor, MatrixShape], float] | None:
-        """Bound on the magnitude of the numbers that codes [agents, n] stand for; None: codes are the numbers."""
+    def bound_magnitude(self) -> Callable[[Tensor, MatrixShape], float] | None:
+        """Function of codes [agents, n] and an array's shape: a bound on the numbers that they stand for.
+
+        None: the codes are the numbers.
+        """
         ...
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
         """Bytes of one agent's codes."""
         ...
 
     def check(self, size: int, dtype: torch.dtype) -> None:
-        """Refuse arrays of so many numbers if the codec cannot send them."""
+        """Refuse arrays of `size` numbers of this type if the codec cannot send them."""
         ...
 
     def compress(self, change: Tensor, key: int) -> Tensor:
-        """Codes [agents, n] of the changes [agents, d, h]; `key` is for random numbers, the same at every agent."""
+        """Codes [agents, n] of changes [agents, d, h]. `key` seeds random choices, at sender and receivers alike."""
         ...
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
-        """The changes [agents, d * h] that codes stand for."""
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+        """The changes that codes stand for, flattened to [agents, d * h]."""
         ...
 
 
@@ -50,17 +60,17 @@ class ConsensusCodec(Protocol):
 class CodecKind:
     """An entry of the table of codecs: `name=value` is parsed to a codec."""
 
-    parse: Callable[[str], ConsensusCodec]  # of the value; ValueError if it means nothing
+    parse: Callable[[str], ConsensusCodec]  # takes the value; raises ValueError if it is not allowed
     syntax: str  # of the value, for messages
 
 
 def parse_fraction(value: str) -> float:
-    """A number above 0 and at most 1."""
+    """Parse a number above 0 and at most 1, or raise ValueError."""
     if not 0 < float(value) <= 1:
         raise ValueError
     return float(value)
 
 
-def num_kept(fraction: float, size: int) -> int:
+def count_kept(fraction: float, size: int) -> int:
     """Number of entries that top-k and random-k keep out of `size`."""
     return min(size, math.ceil(fraction * size))

@@ -10,11 +10,11 @@ from gossamer.agents.consensus.codecs.codec import MatrixShape
 
 @dataclass(frozen=True)
 class IdentityCodec:
-    stable_gamma = 1.0
+    stable_mixing_step = 1.0
     dtype = None
-    largest = None
+    bound_magnitude = None
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
         return shape[0] * shape[1] * itemsize
 
     def check(self, size: int, dtype: torch.dtype) -> None:
@@ -23,5 +23,5 @@ class IdentityCodec:
     def compress(self, change: Tensor, key: int) -> Tensor:
         return change.flatten(1)
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
         return codes

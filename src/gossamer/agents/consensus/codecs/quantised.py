@@ -15,11 +15,11 @@ class QuantisationCodec:
 
     quantiser: Quantiser
 
-    stable_gamma = 1.0
+    stable_mixing_step = 1.0
     dtype = torch.uint8
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
-        return shape[0] * self.quantiser.length(shape[1])
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+        return shape[0] * self.quantiser.num_code_bytes(shape[1])
 
     def check(self, size: int, dtype: torch.dtype) -> None:
         """Any array will do."""
@@ -27,8 +27,8 @@ class QuantisationCodec:
     def compress(self, change: Tensor, key: int) -> Tensor:
         return self.quantiser.encode(change).flatten(1)
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
         return self.quantiser.decode(codes.reshape(len(codes), shape[0], -1), shape[1], dtype).flatten(1)
 
-    def largest(self, codes: Tensor, shape: MatrixShape) -> float:
-        return self.quantiser.largest(codes.view(-1, self.quantiser.length(shape[1])))
+    def bound_magnitude(self, codes: Tensor, shape: MatrixShape) -> float:
+        return self.quantiser.bound_magnitude(codes.view(-1, self.quantiser.num_code_bytes(shape[1])))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer.agents.consensus.codecs.codec import MatrixShape, num_kept
+from gossamer.agents.consensus.codecs.codec import MatrixShape, count_kept
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class RandomK:
     fraction: float  # of the entries, above 0 and at most 1
 
     dtype = None
-    largest = None
+    bound_magnitude = None
 
     @property
-    def stable_gamma(self) -> float:
+    def stable_mixing_step(self) -> float:
         """p / (2 - p) where an entry is sent with probability p.
 
         The entry keeps for T steps, geometric, the value that it had: its disagreement along an eigenvector of C with
@@ -29,8 +29,8 @@ class RandomK:
         """
         return self.fraction / (2 - self.fraction)
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
-        return num_kept(self.fraction, shape[0] * shape[1]) * itemsize
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+        return count_kept(self.fraction, shape[0] * shape[1]) * itemsize
 
     def check(self, size: int, dtype: torch.dtype) -> None:
         """Any array will do."""
@@ -39,10 +39,10 @@ class RandomK:
         flat = change.flatten(1)
         return flat[:, self._positions(flat.shape[1], key)]
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
         size = shape[0] * shape[1]
         return codes.new_zeros(len(codes), size).index_copy_(1, self._positions(size, key), codes)
 
     def _positions(self, size: int, key: int) -> Tensor:
         order = torch.randperm(size, generator=torch.Generator().manual_seed(key >> 1))
-        return order[: num_kept(self.fraction, size)]
+        return order[: count_kept(self.fraction, size)]

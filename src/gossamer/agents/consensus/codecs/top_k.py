@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.consensus.codecs.codec import MatrixShape, num_kept
+from gossamer.agents.consensus.codecs.codec import MatrixShape, count_kept
 from gossamer.errors import GossamerError
 
 EXACT_IN_FLOAT32 = 2**24  # integers up to it
@@ -20,15 +20,15 @@ class TopK:
     fraction: float  # of the entries, above 0 and at most 1
 
     dtype = None
-    largest = None
+    bound_magnitude = None
 
     @property
-    def stable_gamma(self) -> float:
+    def stable_mixing_step(self) -> float:
         """The largest changes bear nearly twice the step of random ones, by measurement; four times is unstable."""
         return 2 * self.fraction / (1 + self.fraction)
 
-    def array_bytes(self, shape: MatrixShape, itemsize: int) -> int:
-        return 2 * num_kept(self.fraction, shape[0] * shape[1]) * itemsize
+    def num_code_bytes(self, shape: MatrixShape, itemsize: int) -> int:
+        return 2 * count_kept(self.fraction, shape[0] * shape[1]) * itemsize
 
     def check(self, size: int, dtype: torch.dtype) -> None:
         if dtype == torch.float32 and size > EXACT_IN_FLOAT32:
@@ -40,12 +40,12 @@ class TopK:
     def compress(self, change: Tensor, key: int) -> Tensor:
         """The values, then their positions as numbers of the same type."""
         flat = change.flatten(1)
-        kept = num_kept(self.fraction, flat.shape[1])
+        kept = count_kept(self.fraction, flat.shape[1])
         # NumPy's selection takes a sixth of the time of torch.topk.
         positions = torch.from_numpy(np.argpartition(flat.abs().numpy(), -kept, axis=1)[:, -kept:])
         return torch.cat([flat.gather(1, positions), positions.to(flat.dtype)], dim=1)
 
-    def extract(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
+    def decompress(self, codes: Tensor, shape: MatrixShape, key: int, dtype: torch.dtype) -> Tensor:
         size = shape[0] * shape[1]
         values, positions = codes.chunk(2, dim=1)
         return codes.new_zeros(len(codes), size).scatter_(1, positions.long().clamp_(0, size - 1), values)

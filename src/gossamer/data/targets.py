@@ -1,0 +1,144 @@
+"""Targets of a user's graph: classes numbered 0 to C-1 with their names, or real values to predict."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.errors import GossamerError, GossamerWarning
+
+MOST_CLASSES = 1 << 20
+FEW_CLASSES = 20  # up to which as many classes as vertices are no reason for doubt
+RARE, DOUBTFUL = 2, 5  # vertices of a class on average below which labels are refused, and warned of
+MOST_NAMED = 5  # classes in a message
+REAL_VALUES = "if they are values to predict, give real numbers (y.float() or, in a table, 3.0 instead of 3)"
+Names = tuple[str, ...]
+
+
+def validate_targets(
+    y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None, class_names: Names | None = None
+) -> tuple[NDArray[Any], int | None, Names | None]:
+    """Return classes [n], their number and their names, or real values [n(, batch), outputs] and twice None.
+
+    With `class_names` classes are numbered as these; without them they may have any numbers, which become their names
+    unless they are 0 to C-1.
+    """
+    whole = y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer)
+    if not whole and not np.issubdtype(y.dtype, np.floating):
+        raise GossamerError(f"targets must be class numbers or real values, got {y.dtype}")
+    refuse_label_matrix(y, batch)
+    if whole:
+        return _validate_classes(y, masks, batch, class_names)
+    if class_names is not None:
+        raise GossamerError(f"class names need class numbers as targets, got {y.dtype}")
+    return _validate_values(y, masks, batch), None, None
+
+
+def refuse_label_matrix(y: NDArray[Any], batch: int | None = None) -> None:
+    """Refuse a table [n, C] of 0 and 1 as targets: it is neither one class a vertex nor values to predict."""
+    if batch is not None or y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "biuf":
+        return
+    known = y[np.isfinite(y).all(1)]
+    if not len(known) or not ((known == 0) | (known == 1)).all():
+        return
+    if (known.sum(1) == 1).all():
+        what, remedy = "classes one-hot", "give their numbers, y.argmax(1)"
+    else:
+        what, remedy = "several labels a vertex (multi-label), which is not supported yet", "give one class a vertex"
+    raise GossamerError(f"targets {y.shape} of 0 and 1 are {what}; {remedy}")
+
+
+def check_num_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the different classes, ascending; refuse so many that the labels must be values to predict.
+
+    Negative numbers are unknown classes.
+    """
+    known = labels[labels >= 0]
+    classes = _count_from_zero(known)
+    if classes is None:
+        classes = np.unique(known)
+    if len(classes) > FEW_CLASSES and len(known) < RARE * len(classes):
+        raise GossamerError(
+            f"{len(classes)} different labels on {len(known)} vertices are no classes: expected at least {RARE} "
+            f"vertices of each on average; {REAL_VALUES}"
+        )
+    if len(classes) > MOST_CLASSES:
+        raise GossamerError(f"expected at most {MOST_CLASSES} classes, got {len(classes)}")
+    return classes
+
+
+def _count_from_zero(known: NDArray[Any]) -> NDArray[Any] | None:
+    """0 to C-1 if these are the classes, without sorting, which takes long on large graphs."""
+    if not known.size or known.dtype == np.bool_ or int(known.max()) >= len(known):
+        return None
+    there = np.zeros(int(known.max()) + 1, dtype=bool)
+    there[known] = True
+    return np.arange(len(there)) if there.all() else None
+
+
+def _validate_classes(
+    y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None, class_names: Names | None
+) -> tuple[NDArray[np.int64], int, Names | None]:
+    n = len(y)
+    if y.shape == (n, 1):
+        y = y[:, 0]
+    if y.shape != (n,) or batch is not None:
+        raise GossamerError(f"classes must have shape ({n},) and no batch axis, got {y.shape}")
+    y = y.astype(np.int64) if y.dtype == np.bool_ else y
+    unknown = np.flatnonzero((y < 0) & np.logical_or.reduce(masks))
+    if len(unknown):
+        raise GossamerError(
+            f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices); negative class numbers "
+            "stand for unknown ones"
+        )
+    classes = check_num_classes(y)
+    known = int((y >= 0).sum())
+    if len(classes) > FEW_CLASSES and known < DOUBTFUL * len(classes):
+        warnings.warn(
+            f"{len(classes)} different labels on {known} vertices are taken for classes; {REAL_VALUES}",
+            GossamerWarning,
+            stacklevel=5,
+        )
+    if class_names is not None:
+        highest = int(classes[-1]) if len(classes) else -1
+        if highest >= len(class_names):
+            raise GossamerError(
+                f"expected {highest + 1} class names, one for each class from 0 on, got {len(class_names)}"
+            )
+        num_classes = len(class_names)
+    else:
+        num_classes = len(classes)
+        if num_classes and int(classes[-1]) != num_classes - 1:
+            class_names = tuple(str(c) for c in classes.tolist())
+            y = np.where(y < 0, -1, np.searchsorted(classes, y))
+            warnings.warn(
+                f"the labels {list_names(class_names)} are now classes 0 to {num_classes - 1}; results name them as "
+                "they were",
+                GossamerWarning,
+                stacklevel=5,
+            )
+    y = y.astype(np.int64)
+    if num_classes < 2 or len(np.unique(y[masks[0]])) < 2:
+        raise GossamerError("the training vertices hold one class only; classification needs at least two")
+    return y, num_classes, class_names
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names as a part of a sentence, at most five of them."""
+    if len(names) <= MOST_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_NAMED - 1])}, ..., {names[-1]}"
+
+
+def _validate_values(y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None) -> NDArray[Any]:
+    full = 2 if batch is None else 3
+    if y.ndim == full - 1:
+        y = y[..., None]
+    if y.ndim != full or (batch is not None and y.shape[1] != batch):
+        raise GossamerError(f"real targets must be [vertices{', batch' if batch else ''}, outputs], got {y.shape}")
+    used = np.logical_or.reduce(masks)
+    if not np.isfinite(y[used]).all():
+        raise GossamerError(f"targets hold {(~np.isfinite(y[used])).sum()} NaN or infinite values inside the masks")
+    return np.asarray(np.nan_to_num(y, posinf=0.0, neginf=0.0))

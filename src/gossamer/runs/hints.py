@@ -1,0 +1,61 @@
+"""Hints for options that do not exist: the word that is used here, or what there is instead."""
+
+import difflib
+import re
+from collections.abc import Callable, Collection
+
+NEAR = 0.75  # similarity from which on a name is taken for a mistyped one
+
+# Words of other libraries for a setting.
+SYNONYMS = {
+    "step_size": "lr learning_rate eta alpha stepsize",
+    "step_decay": "lr_decay learning_rate_decay",
+    "steps": "epochs num_epochs n_epochs max_epochs epoch max_iter n_iter iterations num_iterations num_steps rounds",
+    "agents": "n_agents num_agents clients n_clients num_clients workers num_workers nodes num_nodes world_size",
+    "update": "optimizer optimiser optim solver",
+    "hidden": "hidden_channels hidden_dim hidden_size hidden_units hidden_layers hidden_layer_sizes num_hidden width",
+    "dropout": "p drop drop_rate dropout_rate dropout_p p_dropout",
+    "weight_decay": "l2 wd l2_reg regularization regularisation",
+    "batch": "batch_size minibatch",
+    "momentum": "beta beta1 betas",
+    "layers": "model conv layer layer_type conv_type gnn",
+    "activation": "act nonlinearity",
+    "seed": "random_state random_seed",
+    "dtype": "precision",
+    "threads": "num_threads n_jobs",
+    "dataset": "data graph",
+    "symmetrise": "symmetrize symmetric undirected to_undirected",
+    "assignment": "partition partitioner partitioning",
+    "evaluate_every": "eval_every eval_interval log_every",
+    "checkpoint_every": "save_every",
+    "compress": "compression quantization quantisation quantize",
+    "consensus_every": "local_steps local_epochs communicate_every",
+    "out": "output output_dir out_dir save_dir logdir log_dir run_dir",
+}
+# What there is instead; settings stand in braces.
+REMARKS = {
+    "num_layers": "{hidden} holds the widths of the hidden layers: 64 for two layers, 64,64 for three",
+    "device": "computation is on the CPU, on as many threads as {threads} says",
+    "patience": "training takes as many steps as {steps} says",
+    "k": "{order} is the order of a layer's filter: 2 where ChebConv has K = 3",
+}
+REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])
+REMARKS |= dict.fromkeys(("cuda", "gpu", "gpus", "accelerator"), REMARKS["device"])
+REMARKS |= dict.fromkeys(("early_stopping", "early_stop"), REMARKS["patience"])
+
+
+def make_hint(name: str, known: Collection[str], spell: Callable[[str], str] = repr) -> str:
+    """A hint for a name that is not among the known ones, or nothing rather than a wrong one.
+
+    `spell` writes a known name as the user would.
+    """
+    word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    for found, words in SYNONYMS.items():
+        if word in words.split() and found in known:
+            return f"did you mean {spell(found)}?"
+    if word in REMARKS:
+        settings = set(re.findall(r"{(\w+)}", REMARKS[word]))
+        if settings <= set(known):
+            return REMARKS[word].format(**{setting: spell(setting) for setting in settings})
+    near = difflib.get_close_matches(word, known, n=1, cutoff=NEAR)
+    return f"did you mean {spell(near[0])}?" if near else ""
