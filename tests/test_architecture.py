@@ -25,6 +25,7 @@ RANK = {
     "runs": 5,
     "engines": 6,
     "peers": 6,
+    "observers": 7,
     "report": 7,
     "experiments": 8,
     "api": 9,
@@ -58,6 +59,8 @@ EDGES = {  # third-party libraries, each behind few modules
         "report/traffic.py",
     },
     "threadpoolctl": {"topology/design.py"},
+    "torch.utils.tensorboard": {"observers/tensorboard.py"},
+    "IPython": {"observers/notebook.py"},
     "pymetis": {"assignment/simple.py"},
     "rich": {*COMMANDS, *TABLES, "report/bars.py"},
 }

@@ -244,3 +244,21 @@ def test_help(arguments: list[str], tmp_path: Path) -> None:
     done = gossamer(*arguments, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.strip()
+
+
+def test_without_a_terminal_every_evaluation_is_a_line_on_standard_error(tmp_path: Path) -> None:
+    arguments = ("digits", "--agents", "3", "--topology", "line", "--steps", "20", "--evaluate-every", "10", "--json")
+    done = gossamer("train", *arguments, "--no-baselines", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    lines = [line for line in done.stderr.splitlines() if " distributed: step " in line]
+    assert [line.split(" step ")[1].split(",")[0] for line in lines] == ["0 of 20", "10 of 20", "20 of 20"]
+    assert all("loss" in line and "validation accuracy" in line for line in lines)
+
+
+def test_launch_without_a_terminal_writes_lines(tmp_path: Path) -> None:
+    arguments = ("digits", "--agents", "3", "--topology", "line", "--steps", "10", "--evaluate-every", "5", "--json")
+    done = gossamer("launch", *arguments, "--no-baselines", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    assert " 3 agents: step 10 of 10, loss " in done.stderr

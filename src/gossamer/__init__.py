@@ -18,6 +18,7 @@ The code follows the paper's pipeline:
     engines       what drives the hosts of a run: simulation, cluster
     peers         one process for each agent, over a network
     experiments   figures and tables of the paper
+    observers     what follows a run: CSV, TensorBoard, notebooks, plain lines
     report        tables, progress bars, pictures
     api           train, resume, predict, load_model: what a user calls
     launching     a run of one process for each agent on this machine

@@ -221,7 +221,7 @@ def finish(
     run, settings = result.run, result.run.settings
     result.folder = folder
     show = display or (lambda name, first, last: Observer())
-    saver = [directory.make_saver(folder)] if folder is not None else []
+    saver = [directory.make_saver(folder, run)] if folder is not None else []
     try:
         run_training(run, [*saver, show("distributed", run.host.step, settings.steps), *observers], should_stop)
     except GossamerError:

@@ -17,6 +17,8 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import write_atomically
 from gossamer.runs import directory
+from gossamer.runs.observers import Observer
+from gossamer.runs.records import Record
 
 
 def test_contents(tmp_path: Path) -> None:
@@ -194,3 +196,23 @@ def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -
         metrics.write_text("".join(json.dumps(line) + "\n" for line in change))
         with pytest.raises(GossamerError, match=message):
             resume(tmp_path / "run", 8, graph=case.graph)
+
+
+def test_metrics_grow_at_every_evaluation(tmp_path: Path) -> None:
+    path, found = tmp_path / "run" / "metrics.jsonl", list[list[int]]()
+
+    def read(record: Record) -> None:
+        found.append([json.loads(line)["step"] for line in path.read_text().splitlines()])
+
+    train(make_case(n=40).graph, out=tmp_path / "run", agents=4, steps=7, evaluate_every=3, topology="complete",
+          baselines=False, observers=[Observer(on_record=read)])  # fmt: skip
+    assert found == [[0], [0, 3], [0, 3, 6], [0, 3, 6, 7]]
+
+
+def test_metrics_that_lack_an_evaluation_before_the_checkpoint_are_refused(tmp_path: Path) -> None:
+    graph = make_case(n=40).graph
+    train(graph, out=tmp_path / "run", agents=4, steps=7, evaluate_every=3, topology="complete", baselines=False)
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[: path.read_bytes().index(b'{"step": 6') + 9])  # the last whole line is of 3
+    with pytest.raises(GossamerError, match="has no evaluation of step 6, and the checkpoint is of 7"):
+        resume(tmp_path / "run", 9, graph=graph)

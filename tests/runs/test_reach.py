@@ -197,7 +197,8 @@ def test_another_shift_is_refused_on_resumption(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("metrics.jsonl", b"{", "metrics.jsonl, line 1 is not valid JSON"),
+        ("metrics.jsonl", b"{\n", "metrics.jsonl, line 1 is not valid JSON"),
+        ("metrics.jsonl", b"{", "metrics.jsonl has no evaluation up to step 2"),  # as if cut off
         ("metrics.jsonl", b"[]\n", "metrics.jsonl, line 1 should hold an object"),
         ("run.json", b'{"format": 1}', "run.json is damaged: it has no settings"),
     ],

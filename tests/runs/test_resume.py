@@ -118,10 +118,11 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        run_training(part, [Observer(on_step=crash), directory.make_saver(tmp_path / "run")])
-    with (tmp_path / "run" / "metrics.jsonl").open("r+") as file:
-        last = json.loads(file.readlines()[-1])
-        file.write(json.dumps({**last, "step": 6}) + "\n")
+        run_training(part, [Observer(on_step=crash), directory.make_saver(tmp_path / "run", part)])
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [0, 3, 6]
+    with metrics.open("a") as file:
+        file.write('{"step": 9, "train"')  # killed while it wrote
     again = directory.read_run(tmp_path / "run", graph, start_run)
     assert again.host.step == 4
     assert [record["step"] for record in again.history] == [0, 3]

@@ -14,11 +14,12 @@ from gossamer.commands.common import (
     combine_settings,
     err,
     load_data,
+    make_observers,
     print_json,
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, TensorBoard, with_settings
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
@@ -57,6 +58,7 @@ def cluster(
             metavar="SECONDS", min=1, help="End with exit code 4 when a rank shows no sign of life for so long."
         ),
     ] = GIVE_UP,
+    tensorboard: TensorBoard = None,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -73,7 +75,7 @@ def cluster(
     from gossamer.report import terminal
 
     with join_ranks(give_up) as rank:
-        result, folder = _train(rank, dataset, out, resume, options)
+        result, folder = _train(rank, dataset, out, resume, tensorboard, options)
     if rank == 0 and as_json:
         print_json(result.summary)
     elif rank == 0:
@@ -89,7 +91,7 @@ def cluster(
 
 
 def _train(
-    rank: int, dataset: str | None, out: Path | None, resume: Path | None, options: Options
+    rank: int, dataset: str | None, out: Path | None, resume: Path | None, tensorboard: Path | None, options: Options
 ) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.engines.cluster import job
@@ -97,6 +99,8 @@ def _train(
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
+    with job.share_errors():
+        observers = make_observers(tensorboard if rank == 0 else None)
     if job.was_restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
     with keep_memory(), show_progress(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
@@ -106,7 +110,7 @@ def _train(
             _lock(Path(dataset), rank, held)
             state = start_on_shards(Path(dataset), options.get("steps"))
             result = api.Result(state)
-            return api.finish(result, None, Path(dataset), (), should_stop, display), Path(dataset)
+            return api.finish(result, None, Path(dataset), observers, should_stop, display), Path(dataset)
         if resume is not None:
             if dataset is not None or out is not None or set(options) - {"steps"}:
                 raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
@@ -118,6 +122,7 @@ def _train(
                     resume,
                     options.get("steps"),
                     graph=graph,
+                    observers=observers,
                     should_stop=should_stop,
                     display=display,
                     start=job.start_on_ranks,
@@ -135,6 +140,7 @@ def _train(
                 graph,
                 settings,
                 out=folder,
+                observers=observers,
                 should_stop=should_stop,
                 display=display,
                 progress=progress,

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # imported where they are used: --help and a mistyped option 
     from gossamer.api import Display
     from gossamer.data import DataGraph
     from gossamer.runs.deployment import Progress
+    from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
     from gossamer.runs.training import ShouldStop
 
@@ -37,6 +39,11 @@ def print_error(error: GossamerError) -> None:
 def print_warning(text: str) -> None:
     """Print a warning."""
     err.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def print_line(text: str) -> None:
+    """Print a line of progress on standard error at once."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def print_json(content: Mapping[str, object]) -> None:
@@ -103,10 +110,18 @@ def load_data(settings: "Settings") -> "DataGraph":
     return graph
 
 
+def make_observers(tensorboard: Path | None) -> "list[Observer]":
+    """The observers that the command line asks for."""
+    from gossamer.observers import make_tensorboard_observer
+
+    return [] if tensorboard is None else [make_tensorboard_observer(tensorboard)]
+
+
 @contextmanager
 def show_progress(quiet: bool = False) -> "Iterator[tuple[Display, ShouldStop, Progress]]":
-    """Yield a display with a progress bar for each model, unless `quiet`; a stop between two steps at the first Ctrl-C;
-    and a callback that follows the design of the topology."""
+    """Yield a display, unless `quiet`; a stop between two steps at the first Ctrl-C; and a callback that follows the
+    design of the topology. The display is a progress bar for each model, or plain lines where there is no terminal."""
+    from gossamer.observers import make_line_display
     from gossamer.report import bars
     from gossamer.runs.observers import Observer
 
@@ -124,13 +139,18 @@ def show_progress(quiet: bool = False) -> "Iterator[tuple[Display, ShouldStop, P
         with bars.training_bars(console) as shown:
 
             def display(name: str, first: int, last: int) -> Observer:
+                if quiet:
+                    return Observer()
+                if not console.is_terminal:
+                    return make_line_display(print_line)(name, first, last)
                 on_step, on_record = shown.model(name, first, last)
                 return Observer(on_step=on_step, on_record=on_record)
 
             def progress(iteration: int, reached: str) -> None:
                 if stopped:  # a design leaves nothing to go on with
                     raise KeyboardInterrupt
-                shown.design(iteration, reached)
+                if console.is_terminal:
+                    shown.design(iteration, reached)
 
             yield display, lambda: bool(stopped), progress
     finally:

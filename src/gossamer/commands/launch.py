@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.live import Live
 
 from gossamer.commands import logs
-from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors, show_progress
+from gossamer.commands.common import (
+    combine_settings,
+    err,
+    load_data,
+    print_json,
+    print_line,
+    report_errors,
+    show_progress,
+)
 from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
 from gossamer.runs.options import Options
 
@@ -61,6 +69,7 @@ def launch(
 
 def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer import launching
+    from gossamer.observers.plain_lines import make_report_writer
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
     from gossamer.report import agent_tables
     from gossamer.runs import directory
@@ -70,9 +79,14 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
     classes = graph.num_classes is not None
     began = time.monotonic()
+    m, steps = state.deployment.num_agents, state.settings.steps
+    write_lines = make_report_writer(print_line, m, steps, "accuracy" if classes else "mse")
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():
-            live.update(agent_tables.process_table(reports, state.deployment.num_agents, state.settings.steps, classes))
+            if err.is_terminal:
+                live.update(agent_tables.process_table(reports, m, steps, classes))
+            else:
+                write_lines(reports)
     state.seconds = time.monotonic() - began
     with keep_memory(), show_progress() as (display, should_stop, _):
         return launching.gather(graph, state, folders, folder, should_stop, display)

@@ -25,6 +25,15 @@ RunDirectory = Annotated[
     typer.Option(help="Run directory to write. [dim]\\[default: runs/NAME-NUMBER][/]", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+TensorBoard = Annotated[
+    Path | None,
+    typer.Option(
+        "--tensorboard",
+        metavar="DIR",
+        help="Write losses and evaluations for TensorBoard (pip install 'gossamer\\[tensorboard]').",
+        show_default=False,
+    ),
+]
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[
     Level,

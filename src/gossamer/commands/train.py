@@ -13,11 +13,12 @@ from gossamer.commands.common import (
     combine_settings,
     err,
     load_data,
+    make_observers,
     print_json,
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, TensorBoard, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
@@ -48,6 +49,7 @@ def train(
         Path | None,
         typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
     ] = None,
+    tensorboard: TensorBoard = None,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -61,11 +63,11 @@ def train(
     """
     logs.configure(log_level)
     if resume is None:
-        result, folder = _train(combine_settings(dataset, options), out)
+        result, folder = _train(combine_settings(dataset, options), out, tensorboard)
     else:
         if dataset is not None or out is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
-        result, folder = _resume(resume, options.get("steps")), resume
+        result, folder = _resume(resume, options.get("steps"), tensorboard), resume
     if as_json:
         print_json(result.summary)
     else:
@@ -81,21 +83,31 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _train(settings: Settings, out: Path | None) -> "tuple[Result, Path]":
+def _train(settings: Settings, out: Path | None, tensorboard: Path | None) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
+    observers = make_observers(tensorboard)
     graph = load_data(settings)
     folder = out or directory.find_free_name(Path("runs"), graph.name)
     with keep_memory(), show_progress() as (display, should_stop, progress):
-        result = api.train(graph, settings, out=folder, should_stop=should_stop, display=display, progress=progress)
+        result = api.train(
+            graph,
+            settings,
+            out=folder,
+            observers=observers,
+            should_stop=should_stop,
+            display=display,
+            progress=progress,
+        )
     return result, folder
 
 
-def _resume(folder: Path, steps: int | None) -> "Result":
+def _resume(folder: Path, steps: int | None, tensorboard: Path | None) -> "Result":
     from gossamer import api
     from gossamer.runs.memory import keep_memory
 
+    observers = make_observers(tensorboard)
     with keep_memory(), show_progress() as (display, should_stop, _):
-        return api.resume(folder, steps, should_stop=should_stop, display=display)
+        return api.resume(folder, steps, observers=observers, should_stop=should_stop, display=display)

@@ -24,6 +24,7 @@ The code is organised as follows:
     model_cards      the page beside a model file
     initial_weights  weights that all agents start from
     inference        predictions for other graphs than the run's own
+    evaluations      the file of a run's evaluations
     checkpoints      the newest checkpoint of a run directory and the one before
     shares           shares on disk: arrays and their manifest
     share_checks     arrays of a share held against each other

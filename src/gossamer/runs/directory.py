@@ -31,6 +31,7 @@ from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomicall
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
+from gossamer.runs.evaluations import append_evaluation, write_evaluations
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Description, Record, Summary
@@ -87,9 +88,20 @@ def find_free_name(parent: Path, stem: str) -> Path:
     return parent / f"{stem}-{number}"
 
 
-def make_saver(folder: Path) -> Observer:
-    """An observer that keeps a run directory up to date: checkpoints on the way, weights at the end."""
-    return Observer(on_checkpoint=partial(save_checkpoint, folder), on_end=partial(save_weights, folder))
+def make_saver(folder: Path, run: Run) -> Observer:
+    """An observer that keeps a run directory up to date: a line for each evaluation when it is made, checkpoints on the
+    way, weights at the end.
+
+    Evaluations beyond the run's are removed first: a resumed run makes them again.
+    """
+    path = folder / "metrics.jsonl"
+    if run.engine.leads and (run.history or path.exists()):
+        write_evaluations(path, run.history)
+    return Observer(
+        on_record=partial(append_evaluation, path) if run.engine.leads else lambda record: None,
+        on_checkpoint=partial(save_checkpoint, folder),
+        on_end=partial(save_weights, folder),
+    )
 
 
 def save_checkpoint(folder: Path, run: Run) -> None:
@@ -97,8 +109,7 @@ def save_checkpoint(folder: Path, run: Run) -> None:
     params, update_state = (run.engine.gathered(parts) for parts in (run.host.params, run.host.state))
     if not run.engine.leads:
         return
-    lines = "".join(to_json(record) + "\n" for record in run.history)
-    write_atomically(folder / "metrics.jsonl", lines.encode())
+    write_evaluations(folder / "metrics.jsonl", run.history)
     write_checkpoint(folder, params, update_state, run.host.step, run.seconds)
 
 
@@ -220,6 +231,11 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
         if found.step and not run.history:
             raise GossamerError(
                 f"{folder / 'metrics.jsonl'} has no evaluation up to step {found.step}, the checkpoint's"
+            )
+        due = found.step - found.step % run.settings.evaluate_every
+        if found.step and run.history[-1]["step"] < due:
+            raise GossamerError(
+                f"{folder / 'metrics.jsonl'} has no evaluation of step {due}, and the checkpoint is of {found.step}"
             )
         run.seconds = found.seconds
     step, hosts = run.engine.total(torch.tensor([run.host.step, 1], dtype=torch.float64)).tolist()

@@ -45,12 +45,15 @@ def parse_json(text: bytes, source: str) -> Any:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """JSON values of a file with one on every line, each with the file's name and line number."""
+    """JSON values of a file with one on every line, each with the file's name and line number.
+
+    A last line without an end is left out: its writer was killed.
+    """
     try:
-        lines = read_bytes(path, MAX_JSON_BYTES).split(b"\n")
+        content = read_bytes(path, MAX_JSON_BYTES)
     except OSError as error:
         raise GossamerError(f"cannot read {path}: {error}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].split(b"\n"), 1):
         if line.strip():
             source = f"{path}, line {number}"
             yield source, parse_json(line, source)

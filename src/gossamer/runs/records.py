@@ -20,6 +20,17 @@ class Record(TypedDict):
     best_stationarity: NotRequired[float]
 
 
+def flatten_record(record: Record) -> dict[str, float]:
+    """The numbers of an evaluation without its step, by names such as `validation/accuracy`."""
+    flat: dict[str, float] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}/{score}": number for score, number in value.items()}
+        elif name != "step" and isinstance(value, (int, float)):
+            flat[name] = value
+    return flat
+
+
 class ByteCount(TypedDict):
     """Bytes of a phase."""
 
