@@ -11,27 +11,24 @@ initial.safetensors    weights that all agents started from, if they were given:
 curves.png             drawn by the caller
 """
 
-import math
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from gossamer.agents.share import MASKS
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
-from gossamer.runs.documents import FORMAT, check_format, read_json, read_lines, to_json, validate
-from gossamer.runs.evaluations import append_evaluation, write_evaluations
+from gossamer.runs.documents import FORMAT, check_format, read_json, to_json, validate
+from gossamer.runs.evaluations import append_evaluation, check_order, read_evaluations, write_evaluations
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Description, Record, Summary
@@ -150,10 +147,10 @@ def read_references(folder: Path) -> dict[str, list[Record]]:
     """Evaluations of the references so far; none before the distributed run is done."""
     histories: dict[str, list[Record]] = {}
     path = folder / "references.jsonl"
-    for record in _read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
+    for record in read_evaluations(path, ReferenceEvaluation) if path.is_file() else ():
         histories.setdefault(record.pop("model"), []).append(cast(Record, record))
     for name, history in histories.items():
-        _check_order(history, f"{path}, {name}")
+        check_order(history, f"{path}, {name}")
     return histories
 
 
@@ -224,9 +221,9 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
     if found is not None:
         run = restore_weights(run, found.params, found.step, found.state, str(found.path))
         classes = run.host.full_pass.targets.dtype == torch.int64
-        read = _read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
+        read = read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
         history = cast(list[Record], read)
-        _check_order(history, str(folder / "metrics.jsonl"))
+        check_order(history, str(folder / "metrics.jsonl"))
         run.history = [record for record in history if record["step"] <= found.step]
         if found.step and not run.history:
             raise GossamerError(
@@ -279,27 +276,3 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
             f"{folder} was trained on"
         )
     return run
-
-
-def _read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:
-    """Evaluations of a file, which must all have this score."""
-    records: list[dict[str, Any]] = []
-    for source, content in read_lines(path):
-        record = validate(model, content, source)
-        for mask in MASKS if score is not None else ():
-            if score not in getattr(record, mask).model_fields_set:
-                raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")
-        records.append(_null_is_nan(content))
-    return records
-
-
-def _check_order(history: list[Record], source: str) -> None:
-    if any(one["step"] >= other["step"] for one, other in pairwise(history)):
-        raise GossamerError(f"{source}: the evaluations' steps should ascend")
-
-
-def _null_is_nan(content: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: math.nan if value is None else _null_is_nan(value) if isinstance(value, dict) else value
-        for name, value in content.items()
-    }

@@ -1,10 +1,16 @@
-"""The file of a run's evaluations, metrics.jsonl: a line for each, appended when it is made."""
+"""The file of a run's evaluations, metrics.jsonl: a line is appended when one is made, and checked when it is read."""
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from gossamer.agents.share import MASKS
+from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runs.documents import to_json
+from gossamer.runs.documents import read_lines, to_json, validate
+from gossamer.runs.manifests import Evaluation
 from gossamer.runs.records import Record
 
 
@@ -17,3 +23,28 @@ def append_evaluation(path: Path, record: Record) -> None:
 def write_evaluations(path: Path, history: Sequence[Record]) -> None:
     """Write all lines, whole or not at all."""
     write_atomically(path, "".join(to_json(record) + "\n" for record in history).encode())
+
+
+def read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:
+    """Evaluations of a file, which must all have this score."""
+    records: list[dict[str, Any]] = []
+    for source, content in read_lines(path):
+        record = validate(model, content, source)
+        for mask in MASKS if score is not None else ():
+            if score not in getattr(record, mask).model_fields_set:
+                raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")
+        records.append(_null_is_nan(content))
+    return records
+
+
+def check_order(history: Sequence[Record], source: str) -> None:
+    """Require ascending steps."""
+    if any(one["step"] >= other["step"] for one, other in pairwise(history)):
+        raise GossamerError(f"{source}: the evaluations' steps should ascend")
+
+
+def _null_is_nan(content: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: math.nan if value is None else _null_is_nan(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+    }
