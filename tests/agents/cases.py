@@ -104,7 +104,7 @@ def make_case(
         targets: Any = random.integers(0, classes, n)
         targets[:classes] = np.arange(classes)
         labelled[:2] = owner[:2] != 3
-        features *= (random.random((n, d)) < 0.5) | (not sparse_features)  # dense ones would be multiplied as sparse
+        features *= random.random((n, d)) < 0.5
         train = labelled
     else:
         targets = random.standard_normal((n, batch, classes))

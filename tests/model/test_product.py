@@ -1,7 +1,5 @@
 """x~_r = W_slab(r)^T x_input(r): the batched products against one row at a time, forward and backward."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import Tensor
 
-from gossamer.model import sparse_product
-from gossamer.model.product import LONG_STRETCH, plan_dense
-from gossamer.model.sparse_product import Kept, convert_features, plan_sparse
+from gossamer.model.product import LONG_STRETCH, plan_dense, plan_sparse
 
 INPUTS, WIDTH, OUT = 7, 3, 2
 BATCH = pytest.mark.parametrize("batch", [(), (4,)], ids=["plain", "batch"])
@@ -121,8 +117,8 @@ def test_sparse_product_and_gradient(rows: int, slabs: int, seed: int) -> None:
     _, weight, input_row, slab = drawn(rows, slabs, seed)
     features = sparse_rows(seed)
     weight.requires_grad_()
-    plan, _ = plan_sparse(features, input_row, slab, slabs, torch.float64)
-    found = plan(weight)
+    plan = plan_sparse(features, input_row, slab, slabs, torch.float64)
+    found = plan(plan.values, weight)
     expected = row_by_row(torch.from_numpy(features.toarray()), weight, input_row, slab)
     torch.testing.assert_close(found.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
     if rows:
@@ -131,60 +127,32 @@ def test_sparse_product_and_gradient(rows: int, slabs: int, seed: int) -> None:
         )
 
 
-@pytest.mark.parametrize("uniform", [False, True], ids=["any values", "one value for each feature"])
-def test_sparse_product_with_dropout(uniform: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are left out by their positions in either order, each at the row and feature that the plan names."""
-    monkeypatch.setattr(sparse_product, "MANY_ENTRIES", 0)
+def test_sparse_product_with_other_values_than_planned() -> None:
+    """As dropout does it: the entries are changed, each at the row and feature that the plan names."""
     _, weight, input_row, slab = drawn(12, 4, 5)
     features = sparse_rows(5)
-    if uniform:
-        features.data[:] = np.array([1.0, 0.3, -2.0])[features.indices]
-    plan, positions = plan_sparse(features, input_row, slab, 4, torch.float64)
-    assert (plan.uniform is not None) == uniform
-    kept = np.random.default_rng(6).random((12, WIDTH)) < 0.6
-
-    def keep(order: int) -> Kept:
-        there = kept[positions.row[order], positions.feature[order]]
-        return Kept(torch.from_numpy(np.flatnonzero(there)), 1.25)
-
-    x = torch.from_numpy(features.toarray()[input_row] * kept * 1.25)
+    plan = plan_sparse(features, input_row, slab, 4, torch.float64)
+    factor = torch.from_numpy(np.random.default_rng(6).normal(size=(12, WIDTH)))
+    values = plan.values * factor[plan.entry_row, plan.entry_feature]
+    x = torch.from_numpy(features.toarray()[input_row]) * factor
     weight.requires_grad_()
-    found, expected = plan(weight, keep), row_by_row(x, weight, np.arange(12), slab)
+    found, expected = plan(values, weight), row_by_row(x, weight, np.arange(12), slab)
     torch.testing.assert_close(found.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(gradients(found, [weight], 7), gradients(expected, [weight], 7), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(plan.rows(keep), x, rtol=1e-12, atol=0)
-    torch.testing.assert_close(plan.rows(), torch.from_numpy(features.toarray()[input_row]), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize(("density", "is_sparse"), [(0.35, True), (0.95, False)])
-def test_the_density_decides_on_the_form_of_the_product(stored: Any, density: float, is_sparse: bool) -> None:
-    random = np.random.default_rng(0)
-    features = (random.random((50, 40)) < density).astype(np.float32)
-    found = convert_features(stored(features))
-    assert sparse.issparse(found) == is_sparse
-    np.testing.assert_array_equal(found.toarray() if is_sparse else found, features)
-
-
-def test_features_that_are_large_or_have_a_batch_axis_stay_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    features = np.eye(6)
-    assert not sparse.issparse(convert_features(features[:, None]))
-    monkeypatch.setattr(sparse_product, "MOST_ENTRIES", 5)
-    assert convert_features(features) is features
 
 
 def test_sparse_product_gradcheck() -> None:
     _, weight, input_row, slab = drawn(11, 4, 2)
-    plan, _ = plan_sparse(sparse_rows(2), input_row, slab, 4, torch.float64)
-    assert torch.autograd.gradcheck(plan, (weight.requires_grad_(),))
+    plan = plan_sparse(sparse_rows(2), input_row, slab, 4, torch.float64)
+    assert torch.autograd.gradcheck(lambda w: plan(plan.values, w), (weight.requires_grad_(),))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.bool_, np.float32])
 def test_sparse_features_of_other_types_are_converted(kind: type) -> None:
     features = sparse.csr_array(np.array([[0, 1], [1, 0]]).astype(kind))
-    plan, _ = plan_sparse(features, np.array([0, 1]), np.array([0, 0]), 1, torch.float64)
+    plan = plan_sparse(features, np.array([0, 1]), np.array([0, 0]), 1, torch.float64)
     weight = torch.tensor([[[2.0, 3.0], [5.0, 7.0]]], dtype=torch.float64)
-    torch.testing.assert_close(plan(weight), torch.tensor([[5.0, 7.0], [2.0, 3.0]], dtype=torch.float64))
+    torch.testing.assert_close(plan(plan.values, weight), torch.tensor([[5.0, 7.0], [2.0, 3.0]], dtype=torch.float64))
 
 
 @BATCH

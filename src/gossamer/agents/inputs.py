@@ -7,8 +7,8 @@ from torch import Tensor
 
 from gossamer.agents.dropout import Drop
 from gossamer.array_types import Ints
-from gossamer.model.product import DenseProduct
-from gossamer.model.sparse_product import SparseProduct
+from gossamer.errors import GossamerError
+from gossamer.model.product import DenseProduct, SparseProduct
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,19 @@ class LayerInput:
     first: bool  # a large input, which needs no gradient
 
     def linear(self, weight: Tensor) -> Tensor:
-        slabs, drop = weight.view(-1, *weight.shape[-2:]), self.drop
-        if isinstance(self.product, SparseProduct):
-            return self.product(slabs, None if drop is None else drop.keep)
-        if drop is None:
+        slabs = weight.view(-1, *weight.shape[-2:])
+        if self.drop is None:
             return self.product(self.x, slabs)
-        return self.product(self.x, slabs, drop.rows) if self.first else self.product(drop(self.x), slabs)
+        if self.first and isinstance(self.product, DenseProduct):
+            return self.product(self.x, slabs, self.drop.rows)
+        return self.product(self.drop(self.x), slabs)
 
     def rows(self) -> Tensor:
         if isinstance(self.product, SparseProduct):
-            return self.product.rows(None if self.drop is None else self.drop.keep)
+            raise GossamerError(
+                "this kind of layer needs its input row by row, and sparse features come only through a linear map; "
+                "give dense features, or put another layer before it"
+            )
         x = self.x if self.drop is None else self.drop(self.x)
         return x.index_select(0, torch.from_numpy(self.input_row))
 

@@ -17,8 +17,7 @@ from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.share import Share
 from gossamer.model import Layer, Network
-from gossamer.model.product import DenseProduct, plan_dense
-from gossamer.model.sparse_product import EntryPositions, SparseProduct, convert_features, plan_sparse
+from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ def make_pass(
     A dense input that is laid out as the `other` pass's is not copied.
     """
     gathers = network.gathers
-    given = convert_features(share.features)
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec)
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(share.features), codec)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
@@ -71,7 +69,7 @@ def make_pass(
 
     targets = chosen(share.targets)
     num_slabs = len(share.agents) * len(gathers[0].powers)
-    features, first, entries = _first_input(given, row, plan.layers[0], num_slabs, columns, dtype, other)
+    features, first = _first_input(share.features, row, plan.layers[0], num_slabs, columns, dtype, other)
     length = 1 if columns is None else len(columns)
     products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]))
     return Pass(
@@ -81,8 +79,8 @@ def make_pass(
         features=features,
         dropout=tuple(layer.dropout for layer in network.layers),
         counters=tuple(
-            _counters(layer, share.vertices[p.inputs], p.input_row, None if index else entries, columns)
-            for index, (layer, p) in enumerate(zip(network.layers, plan.layers, strict=True))
+            _counters(layer, share.vertices[p.inputs], p.input_row, product, columns)
+            for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
         ),
         targets=targets if share.num_classes is not None else targets.to(dtype),
         masks={name: chosen(mask) for name, mask in share.masks.items()},
@@ -97,34 +95,34 @@ def _first_input(
     columns: NDArray[np.int64] | None,
     dtype: torch.dtype,
     other: Pass | None,
-) -> tuple[Tensor, DenseProduct | SparseProduct, EntryPositions | None]:
+) -> tuple[Tensor, DenseProduct | SparseProduct]:
     if sparse.issparse(features):
-        product, entries = plan_sparse(features[row[plan.inputs]], plan.input_row, plan.slab, num_slabs, dtype)
-        return product.values[0], product, entries
+        product = plan_sparse(features[row[plan.inputs]], plan.input_row, plan.slab, num_slabs, dtype)
+        return product.values, product
     if other is not None and columns is None and np.array_equal(plan.inputs, other.plan.layers[0].inputs):
         dense = other.features
     else:
         rows = features[row[plan.inputs]]
         dense = torch.from_numpy(np.ascontiguousarray(rows if columns is None else rows[:, columns])).to(dtype)
     times = 1 if columns is None else len(columns)
-    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times), None
+    return dense, plan_dense(plan.input_row, plan.slab, len(plan.inputs), dtype, times)
 
 
 def _counters(
     layer: Layer,
     vertices: NDArray[np.int64],
     input_row: NDArray[np.int64],
-    entries: EntryPositions | None,
+    product: DenseProduct | SparseProduct,
     columns: NDArray[np.int64] | None,
 ) -> Tensor:
-    """Counters of dropout's random numbers: one for each entry of a sparse input, in both orders; for a dense one a
-    hash for each row (and time step), to which the columns' hashes are added later. Vertices go by their global
-    numbers."""
+    """Counters of dropout's random numbers: one for each entry of a sparse input; for a dense one a hash for each row
+    (and time step), to which the columns' hashes are added later. Vertices go by their global numbers."""
     if layer.dropout == 0.0:
         return torch.empty(0, dtype=torch.int32)
     counters = hash_rows(torch.from_numpy(vertices))
-    if entries is not None:
-        return counters[torch.from_numpy(input_row[entries.row])] + hash_columns(torch.from_numpy(entries.feature))
+    if isinstance(product, SparseProduct):
+        rows = torch.from_numpy(input_row[product.entry_row])
+        return counters[rows] + hash_columns(torch.from_numpy(product.entry_feature))
     if columns is None:
         return counters[:, None]
     return counters[:, None, None] + hash_rows(hash_columns(torch.from_numpy(columns)))[None, :, None]

@@ -4,8 +4,7 @@ The code is organised as follows:
     shift      D from the data graph's adjacency
     gather     filters y = sum_p f_p(D) x_p of order 1 and P, Chebyshev; or edge by edge
     layers     one equation, one file each, and the table that joins them by name
-    product    x~_p = W_p^T x, each vertex with its own agent's weights
-    sparse_product  the same for sparse features, and when they are multiplied as such
+    product    x~_p = W_p^T x, each vertex with its own agent's weights; dense and sparse inputs
     network    the architecture: layers one after the other
     modules    a network as a plain PyTorch module, with PyTorch Geometric's names
     losses     cross-entropy and squared error

@@ -3,8 +3,7 @@
 The weights of all hosted agents and powers are one stack of slabs [slabs, in, out]; each row of the product names
 an input row and a slab. Slabs with many consecutive rows are multiplied one by one, without a copy of the rows. The
 others are multiplied in a few batches of slabs with similar numbers of rows, so that the cost grows with rows and
-weights and not with a Python loop over agents. Sparse inputs have a product of their own
-(sparse_product).
+weights and not with a Python loop over agents. Sparse inputs become one sparse matrix with columns (slab, feature).
 """
 
 from collections.abc import Callable
@@ -207,3 +206,54 @@ def _flat(rows: Tensor) -> Tensor:
 def _by_slab(rows: Tensor, num_slabs: int) -> Tensor:
     """Rows [slabs * each, (batch,) width] as [slabs, each (* batch), width]."""
     return rows.view(num_slabs, -1, rows.shape[-1])
+
+
+@dataclass(frozen=True)
+class SparseProduct:
+    """Plan of y = X^ W for sparse features; X^ [rows, slabs * features] has x_i's entries in its slab's columns."""
+
+    pattern: Pattern
+    values: Tensor
+    transposed_pattern: Pattern
+    to_transposed: Tensor  # int64: the entry of X^ at each entry of X^T
+    entry_row: Ints  # row of the product and feature of each entry, for dropout
+    entry_feature: Ints
+
+    def __call__(self, values: Tensor, weight: Tensor) -> Tensor:
+        """values [entries] (after dropout), weight [slabs, in, out] -> [rows, out]."""
+        out: Tensor = _SparseProduct.apply(values, weight, self)  # type: ignore[no-untyped-call]
+        return out
+
+
+def plan_sparse(features: Any, input_row: Ints, slab: Ints, num_slabs: int, dtype: torch.dtype) -> SparseProduct:
+    """Lay the rows of CSR `features` [inputs, d] out over the slabs' columns."""
+    picked = sparse.csr_array(features[input_row])
+    rows, d = picked.shape
+    entry_row = np.repeat(np.arange(rows), np.diff(picked.indptr))
+    columns = picked.indices.astype(np.int64) + slab[entry_row] * d
+    laid_out = sparse.csr_array((np.arange(picked.nnz), columns, picked.indptr), shape=(rows, num_slabs * d))
+    transposed = sparse.csr_array(laid_out.T)
+    return SparseProduct(
+        make_pattern(laid_out),
+        torch.from_numpy(picked.data).to(dtype),
+        make_pattern(transposed),
+        torch.from_numpy(transposed.data.astype(np.int64)),
+        entry_row,
+        picked.indices.astype(np.int64),
+    )
+
+
+class _SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, plan: SparseProduct) -> Tensor:
+        ctx.save_for_backward(values)
+        ctx.plan, ctx.shape = plan, weight.shape
+        return plan.pattern.times(values, weight.detach().reshape(-1, weight.shape[-1]))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        (g,) = gradients
+        (values,) = ctx.saved_tensors
+        plan: SparseProduct = ctx.plan
+        g_weight = plan.transposed_pattern.times(values.index_select(0, plan.to_transposed), g)
+        return None, g_weight.view(ctx.shape), None

@@ -75,7 +75,8 @@ class TrainingBars:
             held_out = record["validation"]
             measures = f"loss {record['train']['loss']:.4f} "
             accuracy = held_out.get("accuracy")
-            measures += f"mse {held_out['mse']:.3f}" if accuracy is None else f"acc {accuracy:.1%}"
+            score = f"mse {held_out['mse']:.3f}" if accuracy is None else f"acc {accuracy:.1%}"
+            measures += score.replace("nan%", "-").replace("nan", "-")  # an empty validation mask has no score
             if name == "distributed":
                 measures += f" apart {record['disagreement']:.0e}"
             update(measures=measures)

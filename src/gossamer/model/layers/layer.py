@@ -32,7 +32,7 @@ class Input(Protocol):
         ...
 
     def rows(self) -> Tensor:
-        """x_j itself [rows(, time), in]; of sparse features a dense copy."""
+        """x_j itself [rows(, time), in]; not for sparse features, which only `linear` takes."""
         ...
 
     def agent(self) -> Tensor:
