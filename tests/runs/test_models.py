@@ -442,6 +442,22 @@ def test_no_labels_are_needed(folder: Path, digits: DataGraph, tmp_path: Path) -
     )
     for data in (path, str(path), tables, pyg):
         torch.testing.assert_close(gossamer.predict(folder, data=data), expected, rtol=1e-5, atol=1e-6)
+    one_way = geometric.Data(x=pyg.x, edge_index=torch.from_numpy(part.edges.T.copy()))
+    with pytest.raises(GossamerError, match="is given without its reverse"):
+        gossamer.predict(folder, data=one_way)
+    undirected = gossamer.train(digits, symmetrise=True, **{**SHORT, "steps": 0})
+    torch.testing.assert_close(undirected.predict(one_way), undirected.predict(part), rtol=1e-5, atol=1e-6)
+    with pytest.raises(GossamerError, match=r"edge_index must be whole numbers \[2, edges\]"):
+        gossamer.predict(folder, data=geometric.Data(x=pyg.x, edge_index=pyg.edge_index.T))
+    with pytest.raises(GossamerError, match="expected one weight for each edge, got shape"):
+        gossamer.predict(folder, data=geometric.Data(x=pyg.x, edge_index=pyg.edge_index, edge_attr=torch.ones(7, 3)))
+    networkx = pytest.importorskip("networkx").Graph(part.edges.tolist())
+    for i in networkx.nodes:
+        networkx.nodes[i].update(x=part.features[i], y=int(part.targets[i]), split="train")
+    numbers = list(networkx.nodes)
+    with pytest.warns(gossamer.GossamerWarning):  # of components and empty masks, as for training
+        found = gossamer.predict(folder, data=networkx)
+    torch.testing.assert_close(found, expected[numbers], rtol=1e-5, atol=1e-6)
     weighted = geometric.Data(x=pyg.x, edge_index=pyg.edge_index, edge_attr=torch.full((A.nnz, 1), 2.0))
     assert not torch.allclose(gossamer.predict(folder, data=weighted), expected)
     done = run("predict", str(folder), "--data", "tables", "--out", "t.csv", cwd=tmp_path)

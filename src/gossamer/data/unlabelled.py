@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
-from gossamer.data.checks import validate_edges, validate_features, validate_positions
+from gossamer.data.checks import check_both_directions, validate_edges, validate_features, validate_positions
+from gossamer.data.conversion import to_array
 from gossamer.data.graph import DataGraph
 from gossamer.data.tables import read_edges, read_features
 from gossamer.errors import FileError, GossamerError, naming
@@ -34,13 +35,13 @@ def drop_labels(graph: DataGraph, num_outputs: int, class_names: tuple[str, ...]
     )
 
 
-def read_unlabelled(path: Path) -> DataGraph:
+def read_unlabelled(path: Path, symmetrise: bool = False) -> DataGraph:
     """Read edges and features of an .npz file or of a folder with edges.csv and features.csv."""
     if path.is_dir():
         names, features = read_features(path / "features.csv")
         edges, weights = read_edges(path / "edges.csv", {name: i for i, name in enumerate(names)})
         with naming(path):
-            return _make(path.name, edges, weights, features, names)
+            return _make(path.name, edges, weights, features, names, None, symmetrise)
     try:
         with open_arrays(path) as file:
             adjacency, attributes = (
@@ -58,7 +59,7 @@ def read_unlabelled(path: Path) -> DataGraph:
     except FileError as error:
         raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
     with naming(path):
-        if A.shape != (_count_rows(X), _count_rows(X)) or (A != A.T).nnz:
+        if A.shape != (_count_rows(X), _count_rows(X)) or (not symmetrise and (A != A.T).nnz):
             raise GossamerError(
                 f"expected a symmetric adjacency matrix of the {_count_rows(X)} vertices that have features, found "
                 f"{A.shape}"
@@ -67,30 +68,27 @@ def read_unlabelled(path: Path) -> DataGraph:
         words = arrays.get("names")
         known = tuple(map(str, words.tolist())) if words is not None and words.ndim == 1 else None
         pairs = np.stack([entries.row, entries.col], axis=1)
-        return _make(path.stem, pairs, entries.data, X, known, arrays.get("positions"))
+        return _make(path.stem, pairs, entries.data, X, known, arrays.get("positions"), symmetrise)
 
 
-def convert_unlabelled(data: Any) -> DataGraph:
+def convert_unlabelled(data: Any, symmetrise: bool = False) -> DataGraph:
     """Convert a PyTorch Geometric graph with x, edge_index and, if it has them, edge_weight (or edge_attr) and pos."""
-    x, edges = getattr(data, "x", None), getattr(data, "edge_index", None)
+    x, edges = (to_array(getattr(data, key, None), key) for key in ("x", "edge_index"))
     if x is None or edges is None:
         raise GossamerError(
             "expected a DataGraph, a data set's name, an .npz file, a folder of CSV tables or a PyTorch Geometric "
             f"graph with x and edge_index, got {type(data).__name__}"
         )
-    weights = getattr(data, "edge_weight", None)
-    weights = getattr(data, "edge_attr", None) if weights is None else weights
-    if weights is not None and weights.numel() != edges.shape[1]:
-        raise GossamerError(f"expected one weight for each edge, got shape {tuple(weights.shape)}")
-    positions = getattr(data, "pos", None)
-    return _make(
-        "pyg",
-        edges.cpu().numpy().T,
-        None if weights is None else weights.detach().reshape(-1).cpu().numpy(),
-        x.detach().cpu().numpy(),
-        None,
-        None if positions is None else positions.cpu().numpy(),
-    )
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise GossamerError(f"edge_index must be whole numbers [2, edges], got {edges.dtype} {edges.shape}")
+    weights = to_array(getattr(data, "edge_weight", None), "edge_weight")
+    weights = to_array(getattr(data, "edge_attr", None), "edge_attr") if weights is None else weights
+    if weights is not None and weights.size != edges.shape[1]:
+        raise GossamerError(f"expected one weight for each edge, got shape {weights.shape}")
+    if not symmetrise:
+        check_both_directions(edges.T.astype(np.int64), _count_rows(x))
+    weights = None if weights is None else weights.reshape(-1)
+    return _make("pyg", edges.T, weights, x, None, to_array(getattr(data, "pos", None), "pos"), symmetrise)
 
 
 def _count_rows(features: Any) -> int:
@@ -99,11 +97,11 @@ def _count_rows(features: Any) -> int:
 
 
 def _make(
-    name: str, edges: Any, weights: Any, features: Any, names: tuple[str, ...] | None, positions: Any = None
+    name: str, edges: Any, weights: Any, features: Any, names: tuple[str, ...] | None, positions: Any, symmetrise: bool
 ) -> DataGraph:
     features = validate_features(features)
     n = features.shape[0]
-    pairs, edge_weights = validate_edges(edges, weights, n)
+    pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     if names is not None and len(names) != n:
         raise GossamerError(f"expected {n} names, one for each vertex, found {len(names)}")
     places = None if positions is None else validate_positions(positions)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer.data import DATASETS, DataGraph, load
+from gossamer.data import DATASETS, DataGraph, from_networkx, load
 from gossamer.data.unlabelled import convert_unlabelled, drop_labels, read_unlabelled
 from gossamer.errors import GossamerError
 from gossamer.runs.run import StartRun, restore_weights
@@ -27,17 +27,19 @@ class Prediction:
     assignment: NDArray[np.int64] | None  # a(i) [n]; None: central
 
 
-def load_unlabelled(data: Any, seed: int = 0) -> DataGraph:
-    """The graph of a DataGraph, of what `load` takes, or of a PyTorch Geometric graph; labels are not needed."""
+def load_unlabelled(data: Any, settings: Settings) -> DataGraph:
+    """The graph of what `load` takes; labels are not needed, but in a NetworkX graph."""
     if isinstance(data, DataGraph):
         return data
+    if hasattr(data, "is_directed") and hasattr(data, "nodes"):
+        return from_networkx(data, symmetrise=settings.symmetrise)
     if not isinstance(data, str | Path):
-        return convert_unlabelled(data)
+        return convert_unlabelled(data, settings.symmetrise)
     path = Path(data)
     named = str(data).partition(":")[0] in DATASETS
     if not named and (path.is_dir() or (path.suffix == ".npz" and path.is_file())):
-        return read_unlabelled(path)
-    return load(data, seed)  # a name, or the error for what is none
+        return read_unlabelled(path, settings.symmetrise)
+    return load(data, settings.seed)  # a name, or the error for what is none
 
 
 def predict_unlabelled(
@@ -49,7 +51,7 @@ def predict_unlabelled(
     method, each vertex with its own agent's weights. `start` makes the run. A run with a D that the user gave needs the
     D of the new graph.
     """
-    given = load_unlabelled(data, trained.settings.seed)
+    given = load_unlabelled(data, trained.settings)
     if given.num_features != trained.num_features:
         raise GossamerError(
             f"the network has {trained.num_features} features as input, and {given.name} has {given.num_features}; "
