@@ -26,3 +26,14 @@ def test_pieces_change_nothing(shape: tuple[int, ...], piece: int, monkeypatch: 
     torch.testing.assert_close(torch.autograd.grad(found, x, g)[0], g * mask, rtol=1e-15, atol=0)
     for rows in (slice(3, 9), torch.tensor([4, 4, 2])) if shape[0] else ():
         assert torch.equal(drop.rows(x, rows), found[rows])
+
+
+@pytest.mark.parametrize("piece", [40, 10**6])
+def test_the_entries_that_are_kept_are_those_of_the_mask(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout, "PIECE", piece)
+    counters = hash_rows(torch.arange(600)).view(2, 300)
+    drop = dropout.Drop(counters, 0.25, KEY)
+    for order in (0, 1):
+        entries, scale = drop.keep(order)
+        assert torch.equal(entries, draw_dropout_mask(counters[order], *KEY, 0.25).nonzero()[:, 0])
+        assert scale == 1 / 0.75

@@ -10,6 +10,8 @@ from oracles.whole_graph import gradients, loss, outputs
 from gossamer.agents import loss_gradient
 from gossamer.agents.measures import evaluate
 from gossamer.engines.simulation import run
+from gossamer.model import selected_product
+from gossamer.model.selected_product import SelectedProduct
 
 CASES = [
     *({"kind": "gcn", "order": order, "num_layers": layers} for order in (1, 2, 3) for layers in (1, 2, 3)),
@@ -72,3 +74,17 @@ def test_inference_equals_the_whole_graph(options: dict[str, Any]) -> None:
     found, _ = run(evaluate(host))
     expected = outputs(case.problem, case.weights(host), case.biases(host), step=None)
     torch.testing.assert_close(found, expected[host.full_pass.vertices], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("kind", ["gcn", "chebyshev"])
+def test_gradient_of_selected_entries_is_exact(kind: str, dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, for features with many entries."""
+    monkeypatch.setattr(selected_product, "MANY_ENTRIES", 0)
+    case = make_case(kind, dropout=dropout)
+    host = case.host()
+    assert isinstance(host.train_pass.products[0], SelectedProduct)
+    expected = gradients(case.problem, case.weights(host), case.biases(host), step=0)
+    _, gradient = run(loss_gradient(host))
+    for index, reference in enumerate(expected):
+        torch.testing.assert_close(gradient[f"layer.{index}.weight"], reference, rtol=1e-10, atol=1e-12)

@@ -7,6 +7,7 @@ line 1). Keys are mixed by SplitMix64 (Steele, Lea and Flood 2014, "Fast splitta
 counters by the 32-bit hash lowbias32 (Wellons 2018, "Prospecting for hash functions").
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,10 +37,19 @@ def hash_columns(columns: Tensor) -> Tensor:
     return _mix(columns.to(torch.int32), 0x1B873593)
 
 
-def draw_dropout_mask(counters: Tensor, seed: int, step: int, layer: int, dropout: float) -> Tensor:
-    """Mask of the entries that dropout keeps, bool, shaped as `counters`: each with probability 1 - dropout."""
+def draw_dropout_mask(
+    counters: Tensor, seed: int, step: int, layer: int, dropout: float, out: Tensor | None = None
+) -> Tensor:
+    """Mask of the entries that dropout keeps, shaped as `counters`: each with probability 1 - dropout.
+
+    Bool, or 0 and 1 in the type of `out`.
+    """
     threshold = round(dropout * 2**32) - 2**31
-    return _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:]) >= threshold
+    bits = _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:])
+    if out is not None and out.dtype != torch.bool:
+        return torch.ge(bits, threshold, out=out)
+    found = torch.from_numpy(np.greater_equal(bits.numpy(), threshold))  # several times as fast as torch's
+    return found if out is None else out.copy_(found)
 
 
 def draw_uniform(counters: Tensor, *key: int) -> Tensor:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns
 from gossamer.model.product import select_rows
+from gossamer.model.selected_product import Kept
 
-PIECE = 1 << 22  # numbers at once
+PIECE = 1 << 18  # numbers at once for each thread: a megabyte
 
 DropoutKey = tuple[int, int, int]  # seed, step, layer
 
@@ -36,6 +38,14 @@ class Drop:
         """Some rows of the same, made when they are needed instead of kept."""
         return Drop(select_rows(self.counters, rows), self.dropout, self.key)(select_rows(x, rows))
 
+    def keep(self, order: int) -> Kept:
+        """The entries of a sparse input that are left, in one of its two orders."""
+        counters = self.counters[order]
+        mask = np.empty(len(counters), dtype=bool)
+        for piece in _pieces(counters):
+            draw_dropout_mask(counters[piece], *self.key, self.dropout, out=torch.from_numpy(mask[piece]))
+        return Kept(torch.from_numpy(np.flatnonzero(mask)), 1.0 / (1.0 - self.dropout))
+
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
@@ -45,10 +55,9 @@ class _Dropout(torch.autograd.Function):
         mask = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
         for piece in _pieces(x):
             here = counters[piece] if columns is None else counters[piece] + columns
-            kept = draw_dropout_mask(here, *key, dropout)
-            _scale(x[piece], kept, dropout, result[piece])
-            if mask is not None:
-                mask[piece] = kept
+            # Drawn in the type of x where no gradient needs the mask: converting it takes as long as half the hash.
+            kept = torch.empty_like(x[piece]) if mask is None else mask[piece]
+            _scale(x[piece], draw_dropout_mask(here, *key, dropout, out=kept), dropout, result[piece])
         ctx.mask, ctx.dropout = mask, dropout
         return result
 
@@ -71,5 +80,5 @@ def _scale(x: Tensor, mask: Tensor, dropout: float, out: Tensor) -> None:
 
 
 def _pieces(x: Tensor) -> list[slice]:
-    rows = max(1, PIECE // max(1, x[:1].numel()))
+    rows = max(1, PIECE * torch.get_num_threads() // max(1, x[:1].numel()))
     return [slice(row, row + rows) for row in range(0, len(x), rows)]

@@ -9,6 +9,7 @@ from gossamer.agents.dropout import Drop
 from gossamer.array_types import Ints
 from gossamer.errors import GossamerError
 from gossamer.model.product import DenseProduct, SparseProduct
+from gossamer.model.selected_product import SelectedProduct
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class LayerInput:
     """The `Input` of the layer seam (model/layers)."""
 
     x: Tensor  # rows, or a sparse input's entries
-    product: DenseProduct | SparseProduct
+    product: DenseProduct | SparseProduct | SelectedProduct
     drop: Drop | None
     input_row: Ints  # the row of x of each vertex (and power) that offers
     slab: Ints  # its agent and power: hosted agent * powers + position of the power
@@ -25,6 +26,8 @@ class LayerInput:
 
     def linear(self, weight: Tensor) -> Tensor:
         slabs = weight.view(-1, *weight.shape[-2:])
+        if isinstance(self.product, SelectedProduct):
+            return self.product(slabs, None if self.drop is None else self.drop.keep)
         if self.drop is None:
             return self.product(self.x, slabs)
         if self.first and isinstance(self.product, DenseProduct):
@@ -32,6 +35,8 @@ class LayerInput:
         return self.product(self.drop(self.x), slabs)
 
     def rows(self) -> Tensor:
+        if isinstance(self.product, SelectedProduct):
+            return self.product.rows(None if self.drop is None else self.drop.keep)
         if isinstance(self.product, SparseProduct):
             raise GossamerError(
                 "this kind of layer needs its input row by row, and sparse features come only through a linear map; "

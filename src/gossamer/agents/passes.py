@@ -18,16 +18,21 @@ from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.share import Share
 from gossamer.model import Layer, Network
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
+from gossamer.model.selected_product import SelectedProduct, convert_features, has_many_entries, plan_selected
+
+Product = DenseProduct | SparseProduct | SelectedProduct
 
 
 @dataclass(frozen=True)
 class Pass:
     plan: Plan
     vertices: NDArray[np.int64]  # of the output rows, by global number
-    products: tuple[DenseProduct | SparseProduct, ...]
+    products: tuple[Product, ...]
     features: Tensor  # the first layer's input rows, or a sparse input's entries
     dropout: tuple[float, ...]  # of each layer's input
-    counters: tuple[Tensor, ...]  # for each layer, those of dropout's random numbers
+    counters: tuple[
+        Tensor, ...
+    ]  # for each layer, those of dropout's random numbers (of selected entries in both orders)
     targets: Tensor
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
     fraction: float = 1.0  # of the training examples' time steps that it holds, for a mini-batch
@@ -59,7 +64,9 @@ def make_pass(
     A dense input that is laid out as the `other` pass's is not copied.
     """
     gathers = network.gathers
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(share.features), codec)
+    num_slabs = len(share.agents) * len(gathers[0].powers)
+    given = convert_features(share.features, num_slabs)
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
@@ -68,20 +75,28 @@ def make_pass(
         return torch.from_numpy(rows if columns is None else rows[:, columns])
 
     targets = chosen(share.targets)
-    num_slabs = len(share.agents) * len(gathers[0].powers)
-    features, first = _first_input(share.features, row, plan.layers[0], num_slabs, columns, dtype, other)
+    features, first = _first_input(given, row, plan.layers[0], num_slabs, columns, dtype, other)
     length = 1 if columns is None else len(columns)
-    products = (first, *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]))
+    products: tuple[Product, ...] = (
+        first,
+        *(plan_dense(p.input_row, p.slab, len(p.inputs), dtype, length) for p in plan.layers[1:]),
+    )
+    counters = tuple(
+        _counters(layer, share.vertices[p.inputs], p.input_row, product, columns)
+        for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
+    )
+    width = share.features.shape[-1]
+    if isinstance(first, SparseProduct) and has_many_entries(len(first.values), num_slabs, width):
+        products = (plan_selected(first, width), *products[1:])
+        if network.layers[0].dropout:
+            counters = (torch.stack([counters[0], counters[0][first.to_transposed]]), *counters[1:])
     return Pass(
         plan=plan,
         vertices=share.vertices[plan.outputs],
         products=products,
         features=features,
         dropout=tuple(layer.dropout for layer in network.layers),
-        counters=tuple(
-            _counters(layer, share.vertices[p.inputs], p.input_row, product, columns)
-            for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
-        ),
+        counters=counters,
         targets=targets if share.num_classes is not None else targets.to(dtype),
         masks={name: chosen(mask) for name, mask in share.masks.items()},
     )
@@ -95,7 +110,7 @@ def _first_input(
     columns: NDArray[np.int64] | None,
     dtype: torch.dtype,
     other: Pass | None,
-) -> tuple[Tensor, DenseProduct | SparseProduct]:
+) -> tuple[Tensor, Product]:
     if sparse.issparse(features):
         product = plan_sparse(features[row[plan.inputs]], plan.input_row, plan.slab, num_slabs, dtype)
         return product.values, product
@@ -112,7 +127,7 @@ def _counters(
     layer: Layer,
     vertices: NDArray[np.int64],
     input_row: NDArray[np.int64],
-    product: DenseProduct | SparseProduct,
+    product: Product,
     columns: NDArray[np.int64] | None,
 ) -> Tensor:
     """Counters of dropout's random numbers: one for each entry of a sparse input; for a dense one a hash for each row

@@ -5,6 +5,7 @@ The code is organised as follows:
     gather     filters y = sum_p f_p(D) x_p of order 1 and P, Chebyshev; or edge by edge
     layers     one equation, one file each, and the table that joins them by name
     product    x~_p = W_p^T x, each vertex with its own agent's weights; dense and sparse inputs
+    selected_product  the same for features with many entries, by those that dropout keeps
     network    the architecture: layers one after the other
     modules    a network as a plain PyTorch module, with PyTorch Geometric's names
     losses     cross-entropy and squared error

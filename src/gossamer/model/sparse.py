@@ -20,8 +20,8 @@ class Pattern:
     offsets: Tensor  # int32 [rows + 1]
     columns: Tensor  # int32 [entries]
 
-    def times(self, values: Tensor, dense: Tensor) -> Tensor:
-        """M x for M with these `values` [entries] and x [columns, ...]; the axes after the first go along."""
+    def times(self, values: Tensor | None, dense: Tensor) -> Tensor:
+        """M x for M with these `values` [entries], or ones, and x [columns, ...]; the axes after the first go along."""
         if self.columns.numel() == 0 or dense.numel() == 0:
             return dense.new_zeros(self.offsets.numel() - 1, *dense.shape[1:])
         if dense.ndim == 2:
@@ -29,6 +29,11 @@ class Pattern:
         return _product(self.columns, self.offsets, values, dense.reshape(dense.shape[0], -1)).view(
             -1, *dense.shape[1:]
         )
+
+    def select(self, entries: Tensor) -> "Pattern":
+        """The pattern of these entries alone, given by their positions in ascending order."""
+        offsets = np.searchsorted(entries.numpy(), self.offsets.numpy()).astype(np.int32)
+        return Pattern(torch.from_numpy(offsets), self.columns.index_select(0, entries))
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Operator:
         return self.transposed_pattern.times(self.transposed_values, dense)
 
 
-def _product(columns: Tensor, offsets: Tensor, values: Tensor, table: Tensor) -> Tensor:
+def _product(columns: Tensor, offsets: Tensor, values: Tensor | None, table: Tensor) -> Tensor:
     # As torch.nn.functional.embedding_bag with mode="sum" and include_last_offset, without its checks, which take as
     # long as a small product.
     return torch.embedding_bag(table, columns, offsets, False, 0, False, values, True)[0]
