@@ -5,6 +5,7 @@ Weights are stacked along a first axis of agents.
 Simulation is one host with all agents; a peer is a host with one. The arithmetic in `step` is the same for all.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,6 +43,7 @@ class TrainingOptions:
     step_size: float  # of centralised training; see step.py for the agents'
     step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is constant, (C1); more is diminishing, (C2)
     weight_decay: float = 0.0
+    decay_layers: str = "all"  # or "first": the layers whose weights decay
     consensus_every: int = 1  # 0: never
     mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
     batch: int = 0  # time steps in a mini-batch; 0: all
@@ -93,6 +95,12 @@ class Host:
     def consensus(self) -> Consensus:
         return self.topology.consensus
 
+    def add_decay(self, gradient: Params, params: Params) -> None:
+        """Add the gradient of lambda/2 sum_k |w_k|^2 / m at `params`, so that at consensus it is the usual one."""
+        for name, g in gradient.items():
+            if self.training.weight_decay and (self.training.decay_layers == "all" or name.startswith("layer.0.")):
+                g.add_(params[name], alpha=self.training.weight_decay / self.num_agents)
+
     def with_params(self, params: Params) -> "Host":
         return replace(self, params=params)
 
@@ -105,7 +113,7 @@ def make_host(
     agents: Sequence[int],
     training: TrainingOptions,
     *,
-    initial_deviation: float = 1e-3,
+    initial_deviation: float | None = 1e-3,
     same_initial: bool = False,
     dtype: torch.dtype = torch.float32,
     receptive_field: bool = True,
@@ -180,9 +188,13 @@ def select_state(state: StateDict, prefix: str) -> StateDict:
 
 
 def draw_initial_params(
-    network: Network, agents: Sequence[int], seed: int, deviation: float, same: bool, dtype: torch.dtype
+    network: Network, agents: Sequence[int], seed: int, deviation: float | None, same: bool, dtype: torch.dtype
 ) -> Params:
-    """Draw Gaussian weights, separate for each agent or the same for all (Sec. V-A); other parameters start at 0."""
+    """Draw Gaussian weights, separate for each agent or the same for all (Sec. V-A); other parameters start at 0.
+
+    Without a standard deviation it is sqrt(2 / (in + out)) for a matrix [in, out] (Glorot and Bengio 2010,
+    "Understanding the difficulty of training deep feedforward neural networks").
+    """
     params: Params = {}
     for index, layer in enumerate(network.layers):
         for number, (name, (shape, random)) in enumerate(layer.parameters().items()):
@@ -190,7 +202,8 @@ def draw_initial_params(
                 # The first parameter's stream has no number: it is that of layers with a single random parameter.
                 streams = [(0 if same else k, index, *([number] if number else [])) for k in agents]
                 drawn = torch.stack([draw_normal(shape, seed, *stream) for stream in streams])
-                params[f"layer.{index}.{name}"] = (drawn * deviation).to(dtype)
+                scale = math.sqrt(2.0 / sum(shape[-2:])) if deviation is None else deviation
+                params[f"layer.{index}.{name}"] = (drawn * scale).to(dtype)
             else:
                 params[f"layer.{index}.{name}"] = torch.zeros(len(agents), *shape, dtype=dtype)
     return params

@@ -38,9 +38,7 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     """
     t, options = host.step, host.training
     loss, gradient = yield from loss_gradient(host, draw_mini_batch(host))
-    if options.weight_decay:
-        for name, g in gradient.items():  # lambda/2 sum_k |w_k|^2 / m, so that at consensus it is the usual one
-            g.add_(host.params[name], alpha=options.weight_decay / host.num_agents)
+    host.add_decay(gradient, host.params)
     mix = bool(options.consensus_every) and (t + 1) % options.consensus_every == 0
     if options.track:
         gradient = yield from _track_gradient(host, gradient, mix)

@@ -44,7 +44,7 @@ PANELS = {  # of --help, by their first setting: the others follow as in Setting
     "symmetrise": "Data",
     "agents": "Agents and their links",
     "layers": "Network",
-    "update": "Training",
+    "preset": "Training",
     "compress": "Compression",
     "evaluate_every": "Run",
 }

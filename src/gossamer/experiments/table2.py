@@ -205,7 +205,7 @@ def _exchanged(dataset: str, graph: DataGraph) -> Claim:
     """Compare the bytes of a step: those of consensus, and all."""
     moved, kept = {}, 1.0
     for model in ("GCN", "order-2 GCN"):
-        settings = make_settings({"track": False, **traffic_trial(dataset, model, "distributed", 0)})
+        settings = make_settings({"preset": "paper", "track": False, **traffic_trial(dataset, model, "distributed", 0)})
         deployment = make_deployment(graph, settings)
         messages = count_messages(deployment, settings)
         moved[model] = messages["consensus"]["bytes"], total_bytes(messages, settings, steps=1)

@@ -56,6 +56,7 @@ def measure_trajectory(graph: DataGraph, step_size: float, decay: float, steps: 
         graph,
         make_settings(
             {
+                "preset": "paper",
                 "dataset": graph.name,
                 "agents": RING_AGENTS,
                 "topology": "ring",

@@ -108,7 +108,9 @@ def train_alone(trial: Trial) -> Curve:
 
 
 def _settings(trial: Trial) -> Settings:
-    return make_settings({"track": False, **{name: value for name, value in trial.items() if name != "until"}})
+    return make_settings(
+        {"preset": "paper", "track": False, **{name: value for name, value in trial.items() if name != "until"}}
+    )
 
 
 def train_to_end(state: Run, until: float = -np.inf) -> Run:

@@ -181,6 +181,7 @@ def training_of(settings: Settings) -> TrainingOptions:
         step_size=settings.step_size,
         step_decay=settings.step_decay,
         weight_decay=settings.weight_decay,
+        decay_layers=settings.decay_layers,
         consensus_every=settings.consensus_every,
         mix_first=settings.mix_first,
         batch=settings.batch,

@@ -9,6 +9,7 @@ class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
     symmetrise: bool
+    standardise: bool
     agents: int
     assignment: str
     topology: str
@@ -24,17 +25,21 @@ class Options(TypedDict, total=False):
     dropout: float
     input_dropout: float | None
     shift: str
+    preset: str
     update: str
     momentum: float
     step_size: float
     step_decay: float
     weight_decay: float
+    decay_layers: str
     batch: int
     steps: int
     consensus_every: int
     track: bool | None
     mix_first: bool
-    initial_deviation: float
+    keep: str
+    patience: int
+    initial_deviation: float | None
     same_initial: bool | None
     initial: str | Path | Mapping[str, Any] | None
     seed: int

@@ -13,9 +13,12 @@ from gossamer.choices import (
     ASSIGNMENT_NAMES,
     BOUNDARY_BITS,
     COMPRESSION_FORMS,
+    DECAY_NAMES,
     DTYPE_NAMES,
+    KEEP_NAMES,
     LAYER_NAMES,
     MIXING_NAMES,
+    PRESET_NAMES,
     ROW_CODEC_NAMES,
     SHIFT_NAMES,
     TOPOLOGY_NAMES,
@@ -36,6 +39,22 @@ MOST_WIDTH, MOST_LAYERS = 1 << 20, 64  # of the hidden layers
 MOST_STEPS = 10**12
 MOST_THREADS = 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
+
+# Settings of the paper (Sec. V-A) where they differ from the defaults, which are chosen to work without tuning.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "standardise": False,
+        "bias": False,
+        "update": "momentum",
+        "step_size": 0.5,
+        "weight_decay": 0.0,
+        "decay_layers": "all",
+        "steps": 500,
+        "initial_deviation": 1e-3,
+        "keep": "last",
+    },
+}
 
 
 def _split_widths(value: Any) -> Any:
@@ -84,6 +103,11 @@ class Settings(BaseModel):
         description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
         "refusing them.",
     )
+    standardise: bool = Field(
+        default=True,
+        description="Centre and scale features and real-valued targets by moments over all agents; features with many "
+        "zeros are scaled only.",
+    )
     agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
         default="bfs",
@@ -122,7 +146,7 @@ class Settings(BaseModel):
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
     )
-    bias: bool = Field(default=False, description="Give layers a bias.")
+    bias: bool = Field(default=True, description="Give layers a bias.")
     dropout: float = Field(
         default=0.5, ge=0, lt=1, description="Dropout between layers, and on the input unless that is set."
     )
@@ -130,12 +154,15 @@ class Settings(BaseModel):
     shift: Annotated[str, AfterValidator(SHIFT_NAMES.check)] = Field(
         default="auto", description=f"Shift operator D: {SHIFT_NAMES}."
     )
+    preset: Annotated[str, AfterValidator(PRESET_NAMES.check)] = Field(
+        default="default", description=f"Values of the settings that are not given: {PRESET_NAMES}."
+    )
     update: Annotated[str, AfterValidator(UPDATE_NAMES.check)] = Field(
-        default="momentum", description=f"Update rule: {UPDATE_NAMES}."
+        default="adam", description=f"Update rule: {UPDATE_NAMES}."
     )
     momentum: float = Field(default=0.9, ge=0, lt=1, description="Decay of momentum and of adam's first statistic.")
     step_size: float = Field(
-        default=0.5,
+        default=0.01,
         gt=0,
         le=MOST_FACTOR,
         description="The centralised step size; gd and momentum use m times it at every agent.",
@@ -147,13 +174,16 @@ class Settings(BaseModel):
         description="Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant.",
     )
     weight_decay: float = Field(
-        default=0.0, ge=0, le=MOST_FACTOR, description="Factor of half the squared weights in the loss."
+        default=5e-4, ge=0, le=MOST_FACTOR, description="Factor of half the squared weights in the loss."
+    )
+    decay_layers: Annotated[str, AfterValidator(DECAY_NAMES.check)] = Field(
+        default="first", description=f"Layers whose weights decay: {DECAY_NAMES}."
     )
     batch: int = Field(
         default=0, ge=0, le=MOST_STEPS, description="Time steps in a mini-batch, drawn from the seed; 0 takes all."
     )
     steps: int = Field(
-        default=500, ge=0, le=MOST_STEPS, description="Number of iterations; 0 writes the initial weights."
+        default=200, ge=0, le=MOST_STEPS, description="Number of iterations; 0 writes the initial weights."
     )
     consensus_every: int = Field(
         default=1, ge=0, le=MOST_STEPS, description="Mix weights every so many steps; 0 never."
@@ -166,8 +196,21 @@ class Settings(BaseModel):
     mix_first: bool = Field(
         default=False, description="Mix the weights before the update (and its statistics) instead of after it."
     )
-    initial_deviation: float = Field(
-        default=1e-3, ge=0, le=MOST_FACTOR, description="Standard deviation of the initial weights."
+    keep: Annotated[str, AfterValidator(KEEP_NAMES.check)] = Field(
+        default="best", description=f"Weights to keep at the end: {KEEP_NAMES}."
+    )
+    patience: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_STEPS,
+        description="Stop when the best validation score is so many steps old; 0 takes all steps.",
+    )
+    initial_deviation: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_FACTOR,
+        description="Standard deviation of the initial weights; by default that of Glorot and Bengio (2010), from each "
+        "layer's widths.",
     )
     same_initial: bool | None = Field(
         default=None,
@@ -200,6 +243,12 @@ class Settings(BaseModel):
         "large ones.",
     )
     baselines: bool = Field(default=True, description="Train the centralised and the graph-less model for comparison.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        """Put the preset's values in place of those that are not given."""
+        return {**PRESETS.get(values.get("preset", "default"), {}), **values} if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _choose_one_codec(self) -> "Settings":
@@ -279,9 +328,9 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
 
 
 def read_stored_settings(values: Mapping[str, Any], source: str) -> Settings:
-    """Settings that a run was begun with; one from before there were tracked updates goes on without them. An error has
-    one line."""
+    """Settings that a run was begun with; one that lacks some, from before there were such settings, goes on with the
+    paper's, and without tracked updates. An error has one line."""
     try:
-        return make_settings({"track": False, **values}, source)
+        return make_settings({"preset": "paper", "track": False, **values}, source)
     except GossamerError as error:
         raise GossamerError(str(error).partition("\n")[0][:500]) from None

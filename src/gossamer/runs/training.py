@@ -101,8 +101,7 @@ def whole_gradient(host: Host, params: Params, engine: Engine) -> Params:
     """The hosted agents' gradients of L on all training examples at these weights, weight decay included and dropout
     off."""
     _, gradient = engine.run(loss_gradient(host.with_params(params), dropout=False))
-    for name, g in gradient.items():
-        g.add_(params[name], alpha=host.training.weight_decay / host.num_agents)
+    host.add_decay(gradient, params)
     return gradient
 
 
