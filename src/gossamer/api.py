@@ -252,7 +252,7 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             result.summary[name] = select_scores(done[-1])
             continue
         shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
-        initial = result.run.deployment.initial_state() if name == "centralised" else None
+        initial = result.run.deployment.initial if name == "centralised" else None
         other = start_run(graph, reference.model_copy(update={"initial": None}), shift=shift, initial=initial)
         try:
             run_training(other, [show(name, 0, settings.steps)], should_stop)

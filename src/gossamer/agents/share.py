@@ -20,6 +20,7 @@ from gossamer.agents.layout import ShiftEntries
 from gossamer.agents.plan import receptive_fields
 from gossamer.array_types import Floats, Ints
 from gossamer.data import DataGraph
+from gossamer.data.standardisation import Transform
 from gossamer.model.gather import Gather, VertexMask
 
 MASKS = ("train", "validation", "test")
@@ -54,6 +55,7 @@ class Share:
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
+    transform: Transform | None = None  # by which features and targets were standardised
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -88,6 +90,7 @@ class Whole:
     assignment: Ints
     topologies: tuple[WholeTopology, ...]
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from
+    transform: Transform | None = None  # by which features and targets were standardised
 
     @property
     def num_agents(self) -> int:
@@ -162,6 +165,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         hosting=hosting,
         slots=None if hosting is None else whole.most_neighbours,
         initial=whole.initial,
+        transform=whole.transform,
     )
 
 

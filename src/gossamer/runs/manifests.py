@@ -140,6 +140,7 @@ class ModelHeader(Document):
     weights: str
     pyg: Literal["GCNConv", "ChebConv"] | None
     class_names: list[str] | None
+    standardised: bool = False  # features and targets, by the file beside it
 
 
 class MaskScores(Document):

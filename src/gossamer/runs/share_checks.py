@@ -18,6 +18,7 @@ from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import build_network
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
+from gossamer.runs.transforms import TRANSFORM_PREFIX, take_transform
 
 ROW_ERROR = 1e-6  # by which the sum of a row of C may differ from 1 (A1)
 
@@ -53,6 +54,7 @@ def take_share(
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
     initial = _take_initial(arrays, network, settings)
+    transform = take_transform(arrays, TRANSFORM_PREFIX, int(features.shape[-1]), outputs)
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -70,6 +72,7 @@ def take_share(
         hosting=hosting,
         slots=slots,
         initial=initial,
+        transform=transform,
     )
 
 
