@@ -200,6 +200,7 @@ def training_of(settings: Settings) -> TrainingOptions:
         batch=settings.batch,
         seed=settings.seed,
         track=settings.tracks,
+        keep_best=settings.keep == "best",
         row_codec=settings.row_codec,
         consensus=settings.consensus_method if settings.agents > 1 else PlainMethod(),
     )

@@ -4,7 +4,7 @@ run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
 network.safetensors    assignment, combination [agents, agents] (of links that change [topologies, agents, agents])
 topology.json          the certificate of the combination matrix
-weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
+weights.safetensors    the agents' weights that are kept, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
                        before, checkpoint.previous.safetensors, for when it is damaged
 transform.safetensors  offsets and scales by which features and targets were standardised, if they were
@@ -140,7 +140,7 @@ def save_start(folder: Path, run: Run) -> None:
 def save_weights(folder: Path, run: Run) -> None:
     """Write a checkpoint, and the weights for prediction."""
     save_checkpoint(folder, run)
-    params = run.engine.gathered(run.host.params)
+    params = run.engine.gathered(run.kept.params)
     if run.engine.leads:
         write_tensors(folder / "weights.safetensors", params)
 

@@ -167,6 +167,7 @@ class Evaluation(Document):
     disagreement: Score
     stationarity: Score = None
     best_stationarity: Score = None
+    best_step: Count | None = None
 
 
 class ReferenceEvaluation(Evaluation):

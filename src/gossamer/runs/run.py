@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gossamer.agents.host import Host
 from gossamer.agents.measures import Scores, evaluate, scores
+from gossamer.agents.selection import has_waited, restore_best
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
@@ -64,7 +65,13 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        return self.host.step >= self.settings.steps
+        """All steps are done, or the best validation score is as old as the settings' patience."""
+        return self.host.step >= self.settings.steps or has_waited(self.host, self.settings.patience)
+
+    @property
+    def kept(self) -> Host:
+        """The host with the weights to keep, of the best validation score or of the last step."""
+        return restore_best(self.host)
 
     def scores(self) -> Scores:
         """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
@@ -75,7 +82,7 @@ class Run:
     def predict(self) -> Tensor:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order; real values in
         the units of the given targets."""
-        outputs, _ = self.engine.run(evaluate(self.host))
+        outputs, _ = self.engine.run(evaluate(self.kept))
         ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
         ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
         whole = self.engine.total(ordered)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.share import MASKS, Share, TopologyShare
+from gossamer.agents.sums import ROOT, TreeNode
 from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
@@ -55,6 +56,7 @@ def take_share(
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
     initial = _take_initial(arrays, network, settings)
     transform = take_transform(arrays, TRANSFORM_PREFIX, int(features.shape[-1]), outputs)
+    tree = _take_tree(arrays, agents, m, known)
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -73,6 +75,7 @@ def take_share(
         slots=slots,
         initial=initial,
         transform=transform,
+        tree=tree,
     )
 
 
@@ -207,6 +210,28 @@ def _take_initial(arrays: StoredArrays, network: Network, settings: Settings) ->
     return {
         name: arrays.take_finite(f"{INITIAL_PREFIX}{name}", settings.dtype, *shape) for name, shape in shapes.items()
     }
+
+
+def _take_tree(arrays: StoredArrays, agents: Sequence[int], m: int, known: set[int] | None) -> TreeNode | None:
+    """Place of a peer's agent in the spanning tree, with its neighbours around it, if the share has one."""
+    if "tree" not in arrays:
+        return None
+    numbers = arrays.take_within("tree", m, None, least=ROOT).tolist()
+    if len(numbers) < 3:
+        arrays.refuse("tree", "parent, depth, height and children", f"{len(numbers)} numbers")
+    parent, depth, height, *children = numbers
+    around = set(children) | ({parent} - {ROOT})
+    if (
+        (parent == ROOT) != (depth == 0)
+        or not 0 <= depth <= height
+        or (children and depth == height)
+        or children != sorted(set(children))
+        or parent in children
+        or around & {*agents, ROOT}
+        or not around <= (known if known is not None else around)
+    ):
+        arrays.refuse("tree", "the place of this agent in a tree of its links", str(numbers)[:80])
+    return TreeNode(agents[0], parent, tuple(children), depth, height)
 
 
 def _take_hosting(

@@ -104,6 +104,9 @@ def pack_share(share: Share) -> dict[str, Any]:
     arrays |= {f"{INITIAL_PREFIX}{name}": part for name, part in (share.initial or {}).items()}
     if share.transform is not None:
         arrays |= {f"{TRANSFORM_PREFIX}{name}": part for name, part in share.transform.arrays().items()}
+    if share.tree is not None:
+        tree = share.tree
+        arrays["tree"] = np.array([tree.parent, tree.depth, tree.height, *tree.children])
     slots = None if share.slots is None else np.array([share.slots])
     optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}

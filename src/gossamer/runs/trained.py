@@ -70,14 +70,15 @@ class Trained:
 
 def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
     """The network of a run as it stands. A call of all ranks; the leading one has the weights."""
-    params = run.engine.gathered(run.host.params)
+    kept = run.kept
+    params = run.engine.gathered(kept.params)
     if not params:
         raise GossamerError("the rank that leads has all agents' weights; ask it for the model")
     return Trained(
         run.settings,
         run.host.network,
         params,
-        run.host.step,
+        kept.step,
         run.description["name"],
         run.fingerprint,
         run.description.get("class_names"),
