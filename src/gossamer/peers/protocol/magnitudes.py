@@ -2,8 +2,9 @@
 
 Every number is at most MAGNITUDE_LIMIT, but for sums of scores, which are in the units of the targets. From the second
 consensus of an epoch on, a message's largest number is at most GROWTH_LIMIT times the largest of: what its sender sent
-on this link before, what its receiver sends there now, and GROWTH_FLOOR. An agent checks what it sends against the same bounds, without the receiver's part, and ends as diverged.
-So a message beyond the bounds does not come from an honest agent.
+on this link before, what its receiver sends there now, and GROWTH_FLOOR. An agent checks what it sends against the same
+bounds, without the receiver's part, and ends as diverged. So a message beyond the bounds does not come from an honest
+agent.
 """
 
 import math
