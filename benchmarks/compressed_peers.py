@@ -62,7 +62,7 @@ def side_by_side(dataset: str, agents: int, compress: str, rounds: int, megabits
     """What each round found, plain and compressed in turns."""
     where = SLOW if megabits else FAST
     found: dict[str, list[Pace]] = {"none": [], compress: []}
-    base = make_settings({"dataset": dataset, "agents": agents})
+    base = make_settings({"preset": "paper", "dataset": dataset, "agents": agents})
     deployment = make_deployment(gossamer.load(dataset), base)
     for number in range(1, rounds + 1):
         for name, steps in zip(found, STEPS[where], strict=True):

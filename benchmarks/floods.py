@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--only", help="a part of the name of what is measured")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     options = parser.parse_args()
-    settings = make_settings({"dataset": options.dataset, "agents": options.agents, "steps": 10**6,
+    settings = make_settings({"preset": "paper", "dataset": options.dataset, "agents": options.agents, "steps": 10**6,
                               "evaluate_every": 10**6, "topology": "complete"})  # fmt: skip
     deployment = make_deployment(gossamer.load(options.dataset), settings)
     found: dict[str, Any] = {}

@@ -125,7 +125,7 @@ def bare(exchanges: list[dict[int, dict[int, int]]], agents: int, steps: int) ->
 
 
 def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) -> dict[str, Any]:
-    named = {"dataset": dataset, "agents": agents, "compress": compress}
+    named = {"preset": "paper", "dataset": dataset, "agents": agents, "compress": compress}
     settings = make_settings({**named, "steps": steps, "evaluate_every": steps})
     deployment = make_deployment(gossamer.load(dataset), settings)
     exchanges = planned_exchanges(deployment, settings)

@@ -71,7 +71,7 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=100)
     given = options.parse_args()
     torch.set_num_threads(1)
-    base = {"dataset": given.dataset, "agents": given.agents, "update": "gd", "step_size": 0.5, "steps": given.steps}
+    base = {"preset": "paper", "dataset": given.dataset, "agents": given.agents, "update": "gd", "steps": given.steps}
     trials = [{**base, "evaluate_every": given.steps, "seed": seed} for seed in range(given.runs)]
     began = time.perf_counter()
     alone = sum(train_alone(trial)["seconds"] for trial in trials)

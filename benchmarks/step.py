@@ -39,7 +39,8 @@ PHOTO = Path(os.environ.get("GOSSAMER_DATA", ".")) / "graphs" / "amazon_photo.np
 
 
 def distributed(graph: DataGraph, agents: int) -> Step:
-    state = [start_run(graph, make_settings({"dataset": graph.name, "agents": agents, "topology": "complete"})).host]
+    named = {"preset": "paper", "dataset": graph.name, "agents": agents, "topology": "complete"}
+    state = [start_run(graph, make_settings(named)).host]
 
     def step() -> None:
         state[0], _ = run(training_step(state[0]))

@@ -12,7 +12,7 @@ from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
 from gossamer.model.layers import ACTIVATIONS, LAYERS
 from gossamer.model.shift import SHIFTS
-from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.settings import PRESETS, Settings, make_settings
 from gossamer.topology import MIXING_WEIGHTS, TOPOLOGIES
 
 TABLES = {
@@ -25,12 +25,13 @@ TABLES = {
     "SHIFT_NAMES": ("auto", *SHIFTS),
     "UPDATE_NAMES": tuple(UPDATE_RULES),
     "ROW_CODEC_NAMES": ("none", *ROW_CODECS),
+    "PRESET_NAMES": tuple(PRESETS),
 }
 ALL = {name: value for name, value in vars(choices).items() if isinstance(value, Choices)}
 
 
 def test_every_list_of_names_is_compared() -> None:
-    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "BOUNDARY_BITS", "DTYPE_NAMES"}
+    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "BOUNDARY_BITS", "DECAY_NAMES", "KEEP_NAMES", "DTYPE_NAMES"}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -45,6 +46,10 @@ def test_every_other_choice_is_understood() -> None:
     for bits in choices.BOUNDARY_BITS.names:
         assert (make_settings({"boundary_bits": bits}).row_codec is None) == (bits == 0)
         assert make_settings({"boundary_bits": bits}).row_codec == ROW_CODECS.get(f"quantised-{bits}")
+    for name in choices.DECAY_NAMES.names:
+        assert make_settings({"decay_layers": name}).decay_layers == name
+    for name in choices.KEEP_NAMES.names:
+        assert make_settings({"keep": name}).keep == name
     for name in choices.DTYPE_NAMES.names:
         assert str(make_settings({"dtype": name}).torch_dtype) == f"torch.{name}"
 

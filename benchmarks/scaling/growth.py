@@ -69,7 +69,7 @@ def border(num_vertices: int) -> tuple[float, float]:
         f"blocks:vertices={num_vertices},edges={10 * num_vertices},features={features},classes={classes}"
     )
     deployment, host = deployed(graph, 64, hidden)
-    sent = between_hosts(deployment, make_settings({"agents": 64}), np.arange(64))["forward"]
+    sent = between_hosts(deployment, make_settings({"preset": "paper", "agents": 64}), np.arange(64))["forward"]
     return sent / graph.num_edges, host.train_pass.plan.layers[0].sizes[0] / num_vertices
 
 

@@ -48,7 +48,7 @@ def high_water_mark() -> int:
 def deployed(graph: DataGraph, agents: int, hidden: int = 64, **settings: Any) -> tuple[Deployment, Host]:
     """A deployment with streamed parts on the links that the data need, and its host."""
     chosen = {"agents": agents, "assignment": "streaming", "topology": "needed", "hidden": hidden, **settings}
-    how = make_settings(chosen)
+    how = make_settings({"preset": "paper", **chosen})
     deployment = make_deployment(graph, how)
     return deployment, build_host(deployment, how)
 

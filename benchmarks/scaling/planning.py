@@ -33,7 +33,7 @@ def write_npz(graph: DataGraph, path: str) -> None:
 def compare(path: str, agents: int) -> dict[str, float]:
     """Processor seconds, which a busy machine changes little, of reading, partitioning and each part of planning."""
     reading, graph = timed(lambda: gossamer.load(path))
-    settings = make_settings({"agents": agents, "topology": "needed"})
+    settings = make_settings({"preset": "paper", "agents": agents, "topology": "needed"})
     partition, owner = timed(lambda: partition_stream(graph.adjacency, agents, 0))
     deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
     hosting, _ = timed(lambda: build_host(deployment, settings))

@@ -44,9 +44,8 @@ def compare(dataset: str, agents: int, rounds: int, steps: int) -> dict[str, Any
     graph = gossamer.load(dataset)
     if not dataset.endswith(".npz"):
         graph = replace(graph, train=np.random.default_rng(0).random(graph.num_vertices) < 0.1)
-    settings = make_settings(
-        {"dataset": dataset, "agents": agents, "assignment": "streaming", "topology": "needed", "hidden": WIDTH}
-    )
+    chosen = {"agents": agents, "assignment": "streaming", "topology": "needed", "hidden": WIDTH}
+    settings = make_settings({"preset": "paper", "dataset": dataset, **chosen})
     seconds: dict[str, list[float]] = {"one": [], "two": [], "apart": []}
     product: dict[int, list[float]] = {1: [], 2: []}
     found: dict[str, Any] = {}

@@ -51,7 +51,7 @@ def make_plan(datasets: Sequence[str], seeds: int) -> TrialPlan:
 def _as_rare_as(dataset: str, compression: str) -> int:
     """Every how many steps plain consensus costs what a compressed one does at every step."""
     graph = load(dataset)
-    settings = make_settings({"dataset": dataset})
+    settings = make_settings({"preset": "paper", "dataset": dataset})
     shapes = build_network(graph.num_features, graph.num_outputs, settings).shapes()
     return round(parse_method("none").payload_bytes(shapes, 4) / parse_method(compression).payload_bytes(shapes, 4))
 

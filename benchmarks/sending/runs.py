@@ -52,7 +52,7 @@ def measured(folder: Path, trial: Trial) -> Curve:
     """A run's curve, with the bytes of rows and weights sent until each evaluation (`sent`), the consensus payload of
     a mean step (`consensus`), the same with peers' headers (`wire`), and both of plain consensus at every step.
     Evaluations are not counted."""
-    settings = make_settings({"agents": AGENTS, "threads": 1, "baselines": False, **trial})
+    settings = make_settings({"preset": "paper", "agents": AGENTS, "threads": 1, "baselines": False, **trial})
 
     def compute() -> Curve:
         with keep_memory():

@@ -154,6 +154,7 @@ def test_a_hosting_changes_nothing_and_the_bytes_sent_are_those_counted(
 def test_a_run_takes_it_by_name(compress: str) -> None:
     graph = make_case(n=40).graph
     options: dict[str, Any] = {
+        "preset": "paper",
         "agents": 4,
         "hidden": 4,
         "steps": 5,

@@ -63,6 +63,7 @@ def test_a_resumed_run_has_the_same_bits(name: str, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(UPDATE_RULES, "mine", lambda decay: WRAPPED[name])
     graph = make_case(n=40).graph
     options: dict[str, Any] = {
+        "preset": "paper",
         "agents": 4,
         "hidden": 4,
         "update": "mine",

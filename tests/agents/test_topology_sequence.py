@@ -88,8 +88,8 @@ def test_consensus_with_a_memory_of_its_links_is_refused() -> None:
 
 
 def settings(**options: Any) -> Settings:
-    base = {"agents": M, "dtype": "float64", "steps": STEPS, "update": "gd", "step_size": ETA, "seed": 3}
-    run = {"initial_deviation": 0.5, "evaluate_every": 3, "checkpoint_every": 4, "baselines": False}
+    base = {"preset": "paper", "agents": M, "dtype": "float64", "steps": STEPS, "update": "gd", "step_size": ETA}
+    run = {"seed": 3, "initial_deviation": 0.5, "evaluate_every": 3, "checkpoint_every": 4, "baselines": False}
     return Settings.model_validate({**base, **run, **options})
 
 

@@ -21,7 +21,8 @@ from gossamer.peers.shards.shard import read_shard
 from gossamer.report.agent_tables import process_table
 from gossamer.runs.tensors import read_tensors
 
-SMALL = ["--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20", "--evaluate-every", "10"]
+SMALL = ["--preset", "paper", "--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20",
+         "--evaluate-every", "10"]  # fmt: skip
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 LIMIT = 120.0  # seconds for anything that is waited for
-COMMAND = "-m gossamer launch digits --agents 2 --topology complete --no-baselines --out run"
+COMMAND = "-m gossamer launch digits --preset paper --agents 2 --topology complete --no-baselines --out run"
 LAUNCH = [sys.executable, *COMMAND.split()]
 
 

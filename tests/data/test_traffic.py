@@ -234,7 +234,7 @@ def test_all_files_of_a_data_set_must_be_there(write: Write, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("write")
 def test_a_missing_data_set_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["train", "pems-orange", "--out", str(tmp_path / "run")])
+    done = CliRunner().invoke(app, ["train", "pems-orange", "--preset", "paper", "--out", str(tmp_path / "run")])
     assert done.exit_code == 2
     told = " ".join(done.stderr.split())
     assert told.startswith("error: the data set 'pems-orange' is not in GOSSAMER_DATA")

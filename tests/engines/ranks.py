@@ -38,8 +38,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 def settings_of(case: str) -> Settings:
     return make_settings(
-        {"dataset": "blocks", "agents": 6, "topology": "ring", "steps": 20, "hidden": 8, "dtype": "float64",
-         "evaluate_every": 10, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
+        {"preset": "paper", "dataset": "blocks", "agents": 6, "topology": "ring", "steps": 20, "hidden": 8,
+         "dtype": "float64", "evaluate_every": 10, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
     )  # fmt: skip
 
 

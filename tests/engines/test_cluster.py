@@ -25,7 +25,8 @@ from gossamer.runs.tensors import read_tensors
 from gossamer.runs.training import run_training
 
 RANKS = Path(__file__).parent / "ranks.py"
-SMALL = ("digits", "--agents", "4", "--topology", "complete", "--no-baselines", "--hidden", "8", "--dtype", "float64")
+SMALL = ("digits", "--preset", "paper", "--agents", "4", "--topology", "complete", "--no-baselines", "--hidden", "8",
+         "--dtype", "float64")  # fmt: skip
 
 
 def torchrun(ranks: int, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -77,7 +78,7 @@ def test_a_run_resumes_and_predicts_on_another_number_of_ranks(tmp_path: Path) -
     run(3, "cluster", *SMALL, "--steps", "12", "--out", str(tmp_path / "parts"))
     run(2, "cluster", "--resume", str(tmp_path / "parts"), "--steps", "30")
     given = {"agents": 4, "topology": "complete", "hidden": 8, "dtype": "float64", "steps": 30}
-    whole = run_training(start_run(load("digits"), make_settings(given))).host.params
+    whole = run_training(start_run(load("digits"), make_settings({"preset": "paper", **given}))).host.params
     parts = read_tensors(tmp_path / "parts" / "weights.safetensors")
     for name, part in whole.items():
         torch.testing.assert_close(parts[name], part, rtol=0, atol=1e-10)

@@ -139,8 +139,8 @@ def test_the_best_stationarity_begins_at_step_1() -> None:
     assert np.isnan(best[0])
     assert best[1:].tolist() == [min(found["stationarity"][1 : t + 1]) for t in range(1, 31)]
     flat = train(  # tiny weights: the gradient grows at first
-        theory.draw_block_graph(), agents=3, hidden=4, dropout=0.0, update="gd", step_size=0.5, initial_deviation=1e-3,
-        dtype="float64", steps=5, evaluate_every=1, topology="complete", baselines=False,
+        theory.draw_block_graph(), preset="paper", agents=3, hidden=4, dropout=0.0, update="gd", dtype="float64",
+        steps=5, evaluate_every=1, topology="complete", baselines=False,
     )  # fmt: skip
     g = [record["stationarity"] for record in flat.run.history]
     assert g[0] < min(g[1:])

@@ -12,6 +12,8 @@ import gossamer
 from gossamer import DataGraph, make_graph
 
 STATED: dict[str, Any] = {
+    "preset": "paper",
+    "standardise": False,
     "agents": 4,
     "assignment": "bfs",
     "topology": "needed",
@@ -32,6 +34,7 @@ STATED: dict[str, Any] = {
     "step_size": 0.1,
     "step_decay": 0.0,
     "weight_decay": 0.0,
+    "decay_layers": "all",
     "batch": 0,
     "steps": 12,
     "consensus_every": 1,
@@ -39,6 +42,8 @@ STATED: dict[str, Any] = {
     "boundary_bits": 0,
     "track": False,
     "mix_first": False,
+    "keep": "last",
+    "patience": 0,
     "initial_deviation": 0.3,
     "same_initial": False,
     "seed": 3,

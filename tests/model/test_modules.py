@@ -46,6 +46,7 @@ def both_directions(graph: DataGraph) -> tuple[Tensor, Tensor]:
 
 def train_some(graph: DataGraph, **options: Any) -> gossamer.Result:
     common: dict[str, Any] = {
+        "preset": "paper",
         "agents": 4,
         "steps": 15,
         "hidden": (8, 5),

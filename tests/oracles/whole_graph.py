@@ -103,6 +103,7 @@ def recursion(
     every: int = 1,
     mix_first: bool = False,
     weight_decay: float = 0.0,
+    decayed: int | None = None,
     step_decay: float = 0.0,
     track: bool = False,
     beta: float = 0.9,
@@ -111,6 +112,7 @@ def recursion(
 
     With `mix_first` the descent starts from (C x I) w^t instead, with the gradient of w^t. With `track` every agent
     descends by m s_k, s^t = (C x I) (s^{t-1} + g^t - g^{t-1}), which is not mixed where the weights are not.
+    Weights decay in the first `decayed` layers, or in all.
     """
     m = len(C)
     w = [part.clone() for part in weights]
@@ -118,7 +120,8 @@ def recursion(
     second = [torch.zeros_like(part) for part in w]
     s = before = [torch.zeros_like(part) for part in w]
     for t in range(steps):
-        g = [a + weight_decay / m * b for a, b in zip(gradients(problem, w, None, t), w, strict=True)]
+        g = gradients(problem, w, None, t)
+        g[:decayed] = [a + weight_decay / m * b for a, b in zip(g[:decayed], w[:decayed], strict=True)]
         rate = eta / (1 + step_decay * t)
         mix = every and (t + 1) % every == 0
         if track:

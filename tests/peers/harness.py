@@ -25,8 +25,9 @@ Run = Callable[[Path, PeerOptions], Any]
 def deployed(**changes: Any) -> tuple[Deployment, Settings]:
     """120 vertices on a ring of 4 agents, the last of which has no label."""
     settings = make_settings(
-        {"dataset": "blocks", "agents": M, "topology": "ring", "steps": STEPS, "hidden": 8, "dtype": "float64",
-         "evaluate_every": 25, "checkpoint_every": 10, "step_size": 0.1, "initial_deviation": 0.3, **changes}
+        {"preset": "paper", "dataset": "blocks", "agents": M, "topology": "ring", "steps": STEPS, "hidden": 8,
+         "dtype": "float64", "evaluate_every": 25, "checkpoint_every": 10, "step_size": 0.1, "initial_deviation": 0.3,
+         **changes}
     )  # fmt: skip
     graph = draw_block_graph()
     owner = make_deployment(graph, settings).assignment

@@ -37,9 +37,9 @@ def problem(**changes: Any) -> Problem:
 @cache
 def _problem(changes: tuple[tuple[str, Any], ...]) -> Problem:
     settings = make_settings(
-        {"dataset": "small", "agents": M, "topology": "line", "steps": STEPS, "hidden": 3, "dtype": "float64",
-         "checkpoint_every": 2, "evaluate_every": 3, "step_size": 0.1, "initial_deviation": 0.5, "dropout": 0.3,
-         "update": "momentum", **dict(changes)}
+        {"preset": "paper", "dataset": "small", "agents": M, "topology": "line", "steps": STEPS, "hidden": 3,
+         "dtype": "float64", "checkpoint_every": 2, "evaluate_every": 3, "step_size": 0.1, "initial_deviation": 0.5,
+         "dropout": 0.3, **dict(changes)}
     )  # fmt: skip
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(M - 1), 4)

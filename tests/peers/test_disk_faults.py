@@ -37,8 +37,8 @@ STEPS = 9
 
 def settings() -> Settings:
     return make_settings(
-        {"dataset": "case", "agents": 4, "hidden": 5, "steps": STEPS, "checkpoint_every": 3, "topology": "complete",
-         "initial_deviation": 0.3, "baselines": False}
+        {"preset": "paper", "dataset": "case", "agents": 4, "hidden": 5, "steps": STEPS, "checkpoint_every": 3,
+         "topology": "complete", "initial_deviation": 0.3, "baselines": False}
     )  # fmt: skip
 
 

@@ -66,8 +66,8 @@ def regression(scale: float, **changes: Any) -> Problem:
         scale * random.standard_normal((n, 1)), train=owner != 1, validation=owner == 1, test=owner == 1,
     )  # fmt: skip
     settings = make_settings(
-        {"dataset": "large", "agents": M, "topology": "line", "steps": 20, "hidden": (), "order": 2,
-         "checkpoint_every": 5, "evaluate_every": 10, "update": "momentum", **changes}
+        {"preset": "paper", "dataset": "large", "agents": M, "topology": "line", "steps": 20, "hidden": (), "order": 2,
+         "checkpoint_every": 5, "evaluate_every": 10, **changes}
     )  # fmt: skip
     deployment = make_deployment(graph, settings, assignment=owner)
     hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}

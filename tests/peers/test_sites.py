@@ -34,9 +34,7 @@ def write_sites(folder: Path, deployment: Deployment, settings: Settings, **chan
     """Write the data of every site of a deployment, and its site file."""
     keys, ports = [make_agent_keys() for _ in range(M)], find_free_ports(M)
     np.savetxt(folder / "C.csv", deployment.combination, delimiter=",", fmt="%.17g")
-    alike = {
-        k: v for k, v in settings.model_dump(exclude_defaults=True).items() if k not in (*POOLED_SETTINGS, "agents")
-    }
+    alike = {k: v for k, v in settings.model_dump(exclude_unset=True).items() if k not in (*POOLED_SETTINGS, "agents")}
     paths = []
     for k in range(M):
         site = folder / f"site-{k}"

@@ -81,9 +81,8 @@ def test_contents(tmp_path: Path) -> None:
 
 def test_order_one_weights_have_no_power_axis_and_zero_steps_write_the_start(tmp_path: Path) -> None:
     case = make_case(n=40)
-    result = train(
-        case.graph, out=tmp_path / "run", agents=4, hidden=(5,), steps=0, topology="complete", baselines=False
-    )
+    options: dict[str, Any] = {"preset": "paper", "agents": 4, "hidden": (5,), "steps": 0, "baselines": False}
+    result = train(case.graph, out=tmp_path / "run", topology="complete", **options)
     weights = load_file(tmp_path / "run" / "weights.safetensors")
     assert weights["layer.0.weight"].shape == (4, 6, 5)
     assert 0 < weights["layer.0.weight"].std() < 2e-3

@@ -25,7 +25,8 @@ from gossamer.cli import app
 from gossamer.runs.directory import read_run_settings
 from gossamer.runs.manifests import RunManifest
 
-SHORT: dict[str, Any] = {"agents": 4, "steps": 12, "baselines": False, "hidden": 8, "bias": True, "step_size": 0.1}
+SHORT: dict[str, Any] = {"preset": "paper", "agents": 4, "steps": 12, "baselines": False, "hidden": 8, "bias": True,
+                         "step_size": 0.1}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +262,7 @@ def test_the_centralised_reference_starts_from_them_too(digits: DataGraph) -> No
 
 def test_a_run_keeps_them_for_resume(folder: Path, tmp_path: Path) -> None:
     path = gossamer_export(folder, tmp_path)
-    common = ["--agents", "4", "--hidden", "8", "--bias", "--no-baselines", "--initial", "model.safetensors"]
+    common = ["--preset", "paper", "--agents", "4", "--hidden", "8", "--bias", "--no-baselines", "--initial", path.name]
     done = run("train", "digits", *common, "--steps", "6", "--out", "whole", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert read_run_settings(tmp_path / "whole").initial == str(path)
@@ -283,7 +284,7 @@ def test_a_run_keeps_them_for_resume(folder: Path, tmp_path: Path) -> None:
 def test_agents_on_their_own_and_ranks_start_from_them(folder: Path, tmp_path: Path) -> None:
     gossamer_export(folder, tmp_path)
     (tmp_path / "start.toml").write_text(
-        'dataset = "digits"\nagents = 2\nhidden = 8\nbias = true\nbaselines = false\nsteps = 4\n'
+        'dataset = "digits"\npreset = "paper"\nagents = 2\nhidden = 8\nbias = true\nbaselines = false\nsteps = 4\n'
         'initial = "model.safetensors"\n'
     )
     for command in (["train"], ["launch"]):
@@ -303,7 +304,7 @@ def test_agents_on_their_own_and_ranks_start_from_them(folder: Path, tmp_path: P
         )
         assert ranks.returncode == 0, ranks.stderr
     expected = load_file(tmp_path / "train" / "weights.safetensors")
-    drawn = gossamer.train("digits", agents=2, hidden=8, bias=True, baselines=False, steps=4).run.host.params
+    drawn = gossamer.train("digits", **{**SHORT, "agents": 2, "steps": 4, "step_size": 0.5}).run.host.params
     assert (drawn["layer.0.weight"] - expected["layer.0.weight"]).abs().max() > 0.01
     for name in ("launch", "cluster", "cut"):
         found = load_file(tmp_path / name / "weights.safetensors")

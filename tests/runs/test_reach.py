@@ -30,19 +30,22 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.training import baseline_settings, run_training
 
-BASE = {"dataset": "case", "agents": 4, "hidden": 5, "topology": "complete", "initial_deviation": 0.5, "seed": 3}
+BASE = {"preset": "paper", "dataset": "case", "agents": 4, "hidden": 5, "topology": "complete",
+        "initial_deviation": 0.5, "seed": 3}  # fmt: skip
 
 
 def test_every_training_setting_reaches_the_host() -> None:
     options = {"update": "momentum", "momentum": 0.5, "step_size": 0.25, "step_decay": 0.1, "weight_decay": 0.2,
-               "consensus_every": 3, "mix_first": True, "same_initial": True, "dtype": "float64", "activation": "elu",
-               "dropout": 0.3, "input_dropout": 0.1, "bias": True, "order": 2, "layers": "gcn"}  # fmt: skip
+               "decay_layers": "first", "consensus_every": 3, "mix_first": True, "same_initial": True,
+               "dtype": "float64", "activation": "elu", "dropout": 0.3, "input_dropout": 0.1, "bias": True,
+               "order": 2, "layers": "gcn"}  # fmt: skip
     case = make_case(n=40)
     settings = make_settings({**BASE, **options})
     host = build_host(make_deployment(case.graph, settings, assignment=case.owner), settings)
     how = host.training
     assert (how.step_size, how.step_decay, how.weight_decay, how.consensus_every, how.seed) == (0.25, 0.1, 0.2, 3, 3)
     assert how.mix_first
+    assert how.decay_layers == "first"
     state = {"velocity.w": torch.ones(1)}
     how.rule.update({"w": torch.zeros(1)}, state, {"w": torch.zeros(1)}, 1.0, 0)
     assert float(state["velocity.w"]) == 0.5

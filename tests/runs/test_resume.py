@@ -23,6 +23,7 @@ STEPS = 9
 def settings_for(update: str, dtype: str) -> Settings:
     return make_settings(
         {
+            "preset": "paper",
             "dataset": "case",
             "agents": 4,
             "hidden": 5,

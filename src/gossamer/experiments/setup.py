@@ -19,7 +19,7 @@ SEARCH_SEEDS = (100, 101)  # of the searches
 CITATION_DATASETS = ("cora", "citeseer", "pubmed")
 NUMBERS_OF_AGENTS = (5, 10, 15, 20)
 CITATION_STEPS = 800
-# Sec. V-A has the defaults of Settings otherwise.
+# Sec. V-A is the preset "paper" otherwise, which every trial has.
 SETUP: Trial = {"update": "gd", "steps": CITATION_STEPS, "evaluate_every": 20}
 CENTRALISED: Trial = {"agents": 1, "topology": "complete"}
 GRAPHLESS_TRIAL: Trial = {**CENTRALISED, "layers": "mlp"}

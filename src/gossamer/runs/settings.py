@@ -248,7 +248,8 @@ class Settings(BaseModel):
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
         """Put the preset's values in place of those that are not given."""
-        return {**PRESETS.get(values.get("preset", "default"), {}), **values} if isinstance(values, dict) else values
+        name = values.get("preset", "default") if isinstance(values, dict) else None
+        return {**PRESETS.get(name, {}), **values} if isinstance(name, str) else values
 
     @model_validator(mode="after")
     def _choose_one_codec(self) -> "Settings":
