@@ -13,9 +13,12 @@ from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
+from gossamer.agents.site_moments import standardise_share
+from gossamer.agents.sums import plan_tree
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.site import SiteData, make_site
+from gossamer.data.standardisation import measure_transform
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
 
@@ -102,7 +105,10 @@ def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
     planned = sites(case, how.get("shift", "normalized"), links)
     for k, (share, apart) in enumerate(run_together([plan_site(site) for site in planned])):
         filters = [layer.gather for layer in case.network.layers]
-        assert_same(share, make_share(make_whole(case.graph, [(case.shift, C)], filters, case.owner), [k]))
+        cut = make_share(make_whole(case.graph, [(case.shift, C)], filters, case.owner), [k])
+        tree = plan_tree(links)
+        assert tree is not None
+        assert_same(share, replace(cut, tree=tree[k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
 
 
@@ -113,6 +119,40 @@ def test_the_farthest_agents_are_counted_along_the_links() -> None:
     case = replace(case, graph=case.graph.restrict_to(near), owner=owner)
     found = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
     assert [apart for _, apart in found] == [M - 1] * M
+    assert [share.tree for share, _ in found] == plan_tree(links_of(case))
+
+
+@pytest.mark.parametrize("how", [{"sparse_features": False}, {}, {"batch": 4}], ids=str)
+def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
+    case = make_case(**how)
+    graph = case.graph
+    if not sparse.issparse(graph.features):
+        graph = replace(graph, features=graph.features * 10.0 ** np.arange(graph.num_features) + 3)
+    case = replace(case, graph=graph)
+    transform = measure_transform(graph)
+    whole = transform.apply(graph, "float64")
+    planned = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
+    for k, share in enumerate(run_together([standardise_share(share, "float64", 9) for share, _ in planned])):
+        expected = whole.features[case.owner == k]
+        found, same = (part.toarray() if sparse.issparse(part) else part for part in (share.features, expected))
+        np.testing.assert_allclose(found, same, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(share.targets, whole.targets[case.owner == k], rtol=0, atol=1e-12)
+        assert share.transform is not None
+        for name, part in transform.arrays().items():
+            np.testing.assert_allclose(getattr(share.transform, name), part, rtol=1e-12, atol=1e-12)
+
+
+def test_moments_that_no_data_has_are_refused() -> None:
+    planned = run_together([plan_site(site) for site in sites(make_case(), "normalized", links_of(make_case()))])
+
+    def lie(box: Outbox) -> None:
+        for message in box.messages.values():
+            join_parts(message)[-1] = 1e9  # more nonzero entries than rows
+
+    plans = [standardise_share(share, "float64", 0) for share, _ in planned]
+    plans[1] = watched(plans[1], lie)
+    with pytest.raises(GossamerError, match="moments of all sites' features that no data has"):
+        run_together(plans)
 
 
 def test_a_given_row_of_c_is_used_as_it_is() -> None:
@@ -168,8 +208,9 @@ def put(position: int | slice, value: float) -> Callable[[np.ndarray], None]:
     return lambda vector: vector.__setitem__(position, value)
 
 
-COUNTS = -2 * (M - 1)  # the first round in which counts are sent: of agent 1 those at 2 and 3
-DISTANCES = -(M - 1)
+TREE = -2  # the distance to the root, and who is whose parent
+DISTANCES = TREE - (M - 1)
+COUNTS = DISTANCES - (M - 1)  # the first round in which counts are sent: of agent 1 those at 2 and 3
 
 
 @pytest.mark.parametrize(
@@ -203,6 +244,7 @@ DISTANCES = -(M - 1)
         (DISTANCES, put(1, 1e308), r"that the agent farthest from agent 1 is 1e\+308 links away"),
         (DISTANCES, put(0, 1), "that the agent farthest from agent 0 is 1 links away"),
         (DISTANCES + 1, put(0, 2), "that the agent farthest from agent 0 is 2 links away"),
+        (TREE, put(0, 7), "that it is 7 links from agent 0, from which agent . is [01]"),
     ],
 )
 def test_a_site_that_reports_what_cannot_be_is_named(at: int, lie: Any, complaint: str) -> None:

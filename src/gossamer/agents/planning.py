@@ -21,7 +21,15 @@ from scipy import sparse
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
 from gossamer.agents.plan import walk_fields
-from gossamer.agents.planning_checks import COUNTS_PER_AGENT, Counts, Distances, check_degrees, check_links, check_marks
+from gossamer.agents.planning_checks import (
+    COUNTS_PER_AGENT,
+    Counts,
+    Distances,
+    check_degrees,
+    check_depth,
+    check_links,
+    check_marks,
+)
 from gossamer.agents.share import Share, TopologyShare, select_touching
 from gossamer.agents.sums import TreeNode, choose_parent, choose_root
 from gossamer.array_types import Floats, Ints
@@ -219,11 +227,7 @@ def _join_tree(
     depth = int(distance[root])
     received = yield from exchange({z: np.array([float(depth)]) for z in site.neighbours})
     for z, (theirs,) in received.items():
-        if abs(theirs - depth) > 1 or theirs % 1 or theirs < 0:
-            raise GossamerError(
-                f"agent {z} reports to agent {site.agent} that it is {theirs:g} links from agent {root}, from which "
-                f"agent {site.agent} is {depth}; look for another version of Gossamer at agent {z}, or a lie"
-            )
+        check_depth(site.agent, z, root, depth, theirs)
     parent = choose_parent({z: float(theirs[0]) for z, theirs in received.items()}, depth)
     chosen = yield from exchange({z: np.array([float(z == parent)]) for z in site.neighbours})
     children = tuple(z for z, mark in sorted(chosen.items()) if mark[0])

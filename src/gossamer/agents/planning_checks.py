@@ -38,6 +38,14 @@ def check_marks(agent: int, sender: int, known: Floats, marks: Floats) -> None:
         raise _refusal(agent, sender, f"that a vertex lies in no receptive field, though one of agent {agent} needs it")
 
 
+def check_depth(agent: int, sender: int, root: int, own: int, depth: float) -> None:
+    """Require a neighbour's distance to the root that differs by at most one link from this agent's."""
+    if depth not in (own - 1, own, own + 1) or depth < 0:
+        raise _refusal(
+            agent, sender, f"that it is {depth:g} links from agent {root}, from which agent {agent} is {own}"
+        )
+
+
 class Counts:
     """Numbers of vertices and training examples of all agents, as they are flooded from neighbour to neighbour."""
 

@@ -1,0 +1,101 @@
+"""Standardisation against scikit-learn's, merged over parts; zeros of sparse features stay zeros."""
+
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agents.cases import make_case
+from scipy import sparse
+from sklearn.preprocessing import StandardScaler
+
+from gossamer.data.moments import BLOCK_NUMBERS, Moments, measure_moments, unpack_moments
+from gossamer.data.standardisation import measure_transform
+
+
+def table(rows: int, columns: int = 6) -> Any:
+    random = np.random.default_rng(rows)
+    return random.normal(random.normal(size=columns) * 1e3, 10.0 ** np.arange(-3, columns - 3), (rows, columns))
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [7, 7, 30], [50, 199]])
+def test_moments_merge_to_those_of_the_whole(cuts: list[int]) -> None:
+    rows = table(200)
+    rows[:, 2] = 5.0
+    rows[::3, 1] = 0.0
+    parts = [measure_moments(part) for part in np.split(rows, cuts)]
+    found = reduce(Moments.merge, parts)
+    assert found.count == 200
+    np.testing.assert_allclose(found.mean, rows.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(found.spread, ((rows - rows.mean(0)) ** 2).sum(0), rtol=1e-10, atol=1e-18)
+    np.testing.assert_allclose(found.squares, (rows**2).sum(0), rtol=1e-12)
+    np.testing.assert_array_equal(found.nonzeros, (rows != 0).sum(0))
+    again = unpack_moments(found.pack())
+    for name, part in vars(found).items():
+        np.testing.assert_array_equal(getattr(again, name), part)
+
+
+def test_moments_of_sparse_and_of_many_rows_are_those_of_dense_ones() -> None:
+    rows = np.random.default_rng(0).normal(size=(BLOCK_NUMBERS // 3 + 17, 4)).astype(np.float32)  # several blocks
+    rows[rows < 0.5] = 0
+    dense, alike = measure_moments(rows), measure_moments(sparse.csr_array(rows))
+    for name, part in vars(dense).items():
+        np.testing.assert_allclose(getattr(alike, name), part, rtol=1e-9)
+    np.testing.assert_allclose(dense.mean, rows.mean(0, dtype=np.float64), rtol=1e-12)
+
+
+def with_features(features: Any, **changes: Any) -> Any:
+    return replace(make_case(sparse_features=False).graph, features=features, **changes)
+
+
+def test_dense_features_are_centred_and_scaled_as_scikit_learn_does() -> None:
+    features = table(24)
+    features[:, 3] = 7.0  # constant
+    graph = with_features(features)
+    transform = measure_transform(graph)
+    found = transform.apply(graph, "float64")
+    np.testing.assert_allclose(found.features, StandardScaler().fit_transform(features), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(found.targets, graph.targets)
+    assert transform.apply(graph, "float32").features.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_features_with_many_zeros_are_scaled_by_one_number(kind: str) -> None:
+    words = (np.random.default_rng(3).random((24, 40)) < 0.2) * 3
+    graph = with_features(sparse.csr_array(words) if kind == "csr" else words.astype(np.float32))
+    found = measure_transform(graph).apply(graph, "float64").features
+    assert sparse.issparse(found) == (kind == "csr")
+    rows = found.toarray() if kind == "csr" else found
+    np.testing.assert_allclose((rows**2).sum(1).mean(), 1.0)
+    np.testing.assert_allclose(rows, words * rows.max() / 3)
+
+
+def test_sparse_features_that_are_full_are_centred() -> None:
+    graph = with_features(sparse.csr_array(table(24)))
+    found = measure_transform(graph).apply(graph, "float64").features
+    np.testing.assert_allclose(found.mean(0), 0, atol=1e-9)
+
+
+def test_targets_are_standardised_by_training_examples_and_restored() -> None:
+    targets = np.random.default_rng(1).normal(1e4, 300, (24, 2))
+    graph = with_features(table(24), targets=targets, num_classes=None)
+    transform = measure_transform(graph)
+    found = transform.apply(graph, "float64")
+    np.testing.assert_allclose(found.targets[graph.train].mean(0), 0, atol=1e-9)
+    np.testing.assert_allclose(found.targets[graph.train].std(0), 1)
+    assert abs(found.targets.mean()) > 1e-3  # the others take no part
+    restored = transform.restore_outputs(torch.from_numpy(found.targets))
+    np.testing.assert_allclose(restored.numpy(), targets)
+
+
+def test_of_a_time_axis_the_training_times_count() -> None:
+    features = np.random.default_rng(1).normal(5, 2, (24, 4, 3))
+    features[:, 3] = 1e6  # of the test alone
+    train = np.zeros((24, 4), dtype=bool)
+    train[:, :2] = True
+    graph = with_features(features, targets=features[..., :1], num_classes=None, train=train)
+    found = measure_transform(graph).apply(graph, "float64").features
+    np.testing.assert_allclose(found[:, :2].mean((0, 1)), 0, atol=1e-9)
+    np.testing.assert_allclose(found[:, :2].std((0, 1)), 1)
