@@ -14,6 +14,7 @@ import torch
 from gossamer.agents.share import MASKS
 from gossamer.files import wait_for_descriptor, write_atomically
 from gossamer.peers.metrics import MetricsLog, read_metrics_log
+from gossamer.peers.program import PeerEvaluation
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
 
     writes: tuple[Callable[[], object], ...] = (
         lambda: write_atomically(tmp_path / "whole", b"content"),
-        lambda: MetricsLog(tmp_path / "metrics.jsonl").add(3, dict.fromkeys(MASKS, torch.ones(3))),
+        lambda: MetricsLog(tmp_path / "metrics.jsonl").add(PeerEvaluation(3, dict.fromkeys(MASKS, torch.ones(3)))),
     )
     for write in writes:
         timer = threading.Timer(0.1, give_back)

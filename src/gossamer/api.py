@@ -26,7 +26,7 @@ from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.summaries import measure_final_scores, select_scores, summarise
+from gossamer.runs.summaries import find_kept_record, has_ended, select_scores, summarise
 from gossamer.runs.trained import read_trained, trained_of_run
 from gossamer.runs.training import ShouldStop, baseline_settings, run_training
 
@@ -248,11 +248,11 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
         if name == "centralised" and settings.agents == 1:
             result.baseline_histories[name] = result.run.history
         done = result.baseline_histories.get(name)
-        if done and done[-1]["step"] == settings.steps:
-            result.summary[name] = select_scores(done[-1])
+        if done and has_ended(done, settings):
+            result.summary[name] = select_scores(find_kept_record(done))
             continue
         shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
-        initial = result.run.deployment.initial_state() if name == "centralised" else None
+        initial = result.run.deployment.initial if name == "centralised" else None
         other = start_run(graph, reference.model_copy(update={"initial": None}), shift=shift, initial=initial)
         try:
             run_training(other, [show(name, 0, settings.steps)], should_stop)
@@ -261,7 +261,7 @@ def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop,
             other.settings = other.settings.model_copy(update={"steps": other.host.step})
         if not other.complete:
             return
-        result.summary[name] = measure_final_scores(other)
+        result.summary[name] = select_scores(find_kept_record(other.history))
         result.baseline_histories[name] = other.history
 
 

@@ -18,7 +18,7 @@ from gossamer.runs.deployment import Progress
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run, restore_weights
 from gossamer.runs.settings import Settings
-from gossamer.runs.tensors import check_tensors, read_tensors
+from gossamer.runs.tensors import check_tensors, pack_state, read_tensors, unpack_state
 from gossamer.runs.training import ShouldStop, stationarity
 
 
@@ -42,36 +42,43 @@ def gather(
     """Gather the agents' weights and sums into a finished run, then train its references; writes what `train` does."""
     folders = [run_folder(path, read_shard(path).membership) for path in folders]
     parts = []
+    step = read_metrics_log(folders[0] / "metrics.jsonl")[-1]["step"]
     for path in folders:
-        parts.append(read_tensors(path / "weights.safetensors"))
-        expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in run.host.params.items()}
-        check_tensors(parts[-1], expected, str(path / "weights.safetensors"))
-    params = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    done = restore_weights(run, params, run.settings.steps)
+        parts.append(read_tensors(path / f"checkpoint-{step}.safetensors"))
+        expected = {
+            name: (part.dtype, (1, *part.shape[1:]))
+            for name, part in pack_state(run.host.params, run.host.state).items()
+        }
+        check_tensors(parts[-1], expected, str(path))
+    params, state = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+    done = restore_weights(run, params, step, state)
     done.history = _read_history(done, folders)
     return finish(Result(done), graph, folder, (), should_stop, display)
 
 
 def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
-    step only."""
+    step and of the weights that are kept."""
     classes = run.deployment.graph.num_classes is not None
     tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]
         found = scores(sums, classes)
-        history.append(
-            {
-                "step": records[0]["step"],
-                "train": found["train"],
-                "validation": found["validation"],
-                "test": found["test"],
-                "disagreement": math.nan,
-                "stationarity": math.nan,
-                "best_stationarity": math.nan,
-            }
-        )
-    history[-1]["disagreement"] = disagreement(run.host.params)
-    history[-1]["stationarity"] = stationarity(run.host, run.engine)
+        record: Record = {
+            "step": records[0]["step"],
+            "train": found["train"],
+            "validation": found["validation"],
+            "test": found["test"],
+            "disagreement": math.nan,
+            "stationarity": math.nan,
+            "best_stationarity": math.nan,
+        }
+        if "best_step" in records[0]:
+            record["best_step"] = records[0]["best_step"]
+        history.append(record)
+    for host in (run.host, run.kept):
+        record = next(one for one in history if one["step"] == host.step)
+        record["disagreement"] = disagreement(host.params)
+        record["stationarity"] = stationarity(host, run.engine)
     return history

@@ -4,7 +4,7 @@ The exchanges and checkpoints of a run are looked up by the bits of everything t
 computed. A protocol that lets a wrong message through is detected all the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from gossamer.agents import Inbox, Outbox
 from gossamer.agents.exchange import join_parts
 from gossamer.model import Params
-from gossamer.peers.program import train_from
+from gossamer.peers.program import PeerEvaluation, train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange, Program
 
 
@@ -23,7 +23,7 @@ class Stage:
     """A run between two inboxes: checkpoints and records, then an exchange, or the end."""
 
     saved: list[tuple[int, Params, Params]]
-    records: list[tuple[int, Any]]
+    records: list[PeerEvaluation]
     planned: PlannedExchange | None
     later: "dict[bytes, Stage]" = field(default_factory=dict)  # by the bits of the inbox
 
@@ -34,7 +34,7 @@ class _Recorder:
 
     first: tuple[Params, Params]
     saved: list[tuple[int, Params, Params]] = field(default_factory=list)
-    records: list[tuple[int, Any]] = field(default_factory=list)
+    records: list[PeerEvaluation] = field(default_factory=list)
 
     def load(self, step: int) -> tuple[Params, Params]:
         params, state = self.first
@@ -43,7 +43,7 @@ class _Recorder:
     def save(self, step: int, params: Params, state: Params) -> None:
         self.saved.append((step, copied(params), copied(state)))
 
-    def stage(self, run: Program, inbox: Inbox | None) -> Stage:
+    def stage(self, run: Generator[PlannedExchange, Inbox, object], inbox: Inbox | None) -> Stage:
         self.saved, self.records = [], []
         try:
             plan, step, exchange = next(run) if inbox is None else run.send(inbox)
@@ -61,7 +61,7 @@ def memoise_program(
     settings: Any,
     disk: FakeDisk,
     step: int,
-    record: Callable[[int, Any], None],
+    record: Callable[[PeerEvaluation], None],
 ) -> Program:
     """`begin`, with what `memory` holds of earlier runs."""
     params, state = disk.load(step)
@@ -73,7 +73,7 @@ def memoise_program(
         stage = stages.get(name)
         if stage is None:
             if run is None:
-                run = train_from(host, settings, recorder, step, lambda t, sums: recorder.records.append((t, sums)))
+                run = train_from(host, settings, recorder, step, lambda found: recorder.records.append(found))
                 for inbox in [None, *given][: len(given)]:
                     recorder.stage(run, inbox)
             stage = stages[name] = recorder.stage(run, given[-1] if given else None)
@@ -81,8 +81,8 @@ def memoise_program(
             recorder.stage(run, given[-1] if given else None)
         for saved in stage.saved:
             disk.save(*saved)
-        for t, sums in stage.records:
-            record(t, sums)
+        for found in stage.records:
+            record(found)
         if stage.planned is None:
             return
         inbox = yield stage.planned

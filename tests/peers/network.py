@@ -235,7 +235,7 @@ class Network:
             self.settings,
             self.disks[k],
             step,
-            lambda t, sums: self.records[k].update({t: sums}),
+            lambda found: self.records[k].update({found.step: found.own}),
         )
         inbox = None
         while True:

@@ -220,7 +220,7 @@ def test_what_has_diverged_is_not_kept(tmp_path: Path) -> None:
     host, settings = problem().hosts[0], problem().settings
     far = FakeDisk(3, ({name: 1e13 * part for name, part in host.params.items()}, host.state), lambda where: None)
     with pytest.raises(DivergedError, match=r"weights beyond 1e\+12"):
-        next(train_from(host, settings, far, 2, lambda step, sums: None))
+        next(train_from(host, settings, far, 2, lambda found: None))
     assert not far.checkpoints
     disk = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     for step in (0, 5, 10):

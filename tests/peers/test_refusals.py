@@ -22,6 +22,7 @@ from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_HANDSHAKE_BYTES
 from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets, make_curve_keys
+from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.refusals import RefusalLog
 
 LARGEST = 10_000
@@ -60,14 +61,14 @@ def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     records = MetricsLog(path)
     for step in (0, 10, 20):
-        records.add(step, _sums(step))
+        records.add(PeerEvaluation(step, _sums(step)))
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])  # a crash in the middle of a line
     assert [record["step"] for record in read_metrics_log(path)] == [0, 10]
     again = MetricsLog(path)
     assert again.last == {"step": 10, **{name: [10.0, 1.0, 2.0] for name in ("train", "validation", "test")}}
-    again.add(10, _sums(10))  # back at step 10
-    again.add(20, _sums(20))
+    again.add(PeerEvaluation(10, _sums(10)))  # back at step 10
+    again.add(PeerEvaluation(20, _sums(20)))
     assert path.read_bytes().startswith(whole[: whole.rindex(b"{")])  # nothing is written anew
     assert [record["step"] for record in read_metrics_log(path)] == [0, 10, 20]
     path.write_bytes(b"[]\n" + whole)

@@ -26,6 +26,7 @@ from gossamer.peers.checkpoints import CheckpointStore
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
+from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, write_site_shard
 from gossamer.runs import directory
@@ -219,7 +220,8 @@ def test_what_a_peer_keeps(tmp_path: Path) -> None:
     folder = tmp_path
     records = MetricsLog(folder / "metrics.jsonl")
     for step in (0, 5):
-        records.add(step, {name: torch.tensor([1.0, float("nan"), 2.0]) for name in ("train", "validation", "test")})
+        sums = {name: torch.tensor([1.0, float("nan"), 2.0]) for name in ("train", "validation", "test")}
+        records.add(PeerEvaluation(step, sums))
     reader = Reader(lambda: read_metrics_log(folder / "metrics.jsonl"), str(folder))
     reader.over_json(folder / "metrics.jsonl")
     reader.over_bytes(folder / "metrics.jsonl", 200)

@@ -19,12 +19,13 @@ def join_parts(message: Message) -> Tensor:
 
 
 class Phase(StrEnum):
-    """The three exchanges of Fig. 1, and those before them of sites that plan together."""
+    """The three exchanges of Fig. 1, those before them of sites that plan together, and sums of scores."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
     CONSENSUS = "consensus"
     PLANNING = "planning"
+    SCORES = "scores"
 
 
 @dataclass(frozen=True)

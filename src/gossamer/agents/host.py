@@ -31,6 +31,9 @@ from gossamer.model import Network, Params
 WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
 TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking (step.py): s_k and the last g_k
 TRACKER_CONSENSUS = "mixed-tracker."  # state of the consensus of s_k
+BEST_WEIGHTS = "best-weights."  # those with the best validation score (selection.py)
+BEST_STEP, BEST_SCORE = "best-step", "best-score"  # of them, [agents]
+NO_SCORE = float(np.finfo(np.float64).min)  # before the first evaluation: below every score, and finite
 
 CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of time steps: 8 MiB of float32, near a cache
 
@@ -51,6 +54,7 @@ class TrainingOptions:
     track: bool = False  # gradient tracking: update by estimates of the whole gradient instead of each agent's own
     consensus: ConsensusMethod = field(default_factory=PlainMethod)
     row_codec: RowCodec | None = None  # of boundary rows; None: as they are
+    keep_best: bool = False  # keep the weights of the best validation score
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,11 @@ class Host:
     def consensus(self) -> Consensus:
         return self.topology.consensus
 
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """Type of the weights."""
+        return next(iter(self.params.values())).dtype
+
     def add_decay(self, gradient: Params, params: Params) -> None:
         """Add the gradient of lambda/2 sum_k |w_k|^2 / m at `params`, so that at consensus it is the usual one."""
         for name, g in gradient.items():
@@ -134,6 +143,8 @@ def make_share_host(share: Share, network: Network, training: TrainingOptions, p
     """Make the host of a share's agents, with these weights to start from."""
     topologies = tuple(_set_up_topology(share, one, network, training, params) for one in share.topologies)
     state = _init_consensus_state(topologies[0].consensus, params, training.track)
+    if training.keep_best:
+        state |= _init_selection(params)
     if len(topologies) > 1 and topologies[0].consensus.init(params):
         raise GossamerError(
             "this consensus method remembers what was sent over each link, and the links change from step to step; "
@@ -180,6 +191,15 @@ def _init_consensus_state(consensus: Consensus, params: Params, track: bool) -> 
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
         state |= {f"{TRACKER_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     return state
+
+
+def _init_selection(params: Params) -> StateDict:
+    agents = len(next(iter(params.values())))
+    return {
+        BEST_SCORE: torch.full((agents,), NO_SCORE, dtype=torch.float64),
+        BEST_STEP: torch.zeros(agents, dtype=torch.int64),
+        **{f"{BEST_WEIGHTS}{name}": torch.zeros_like(part) for name, part in params.items()},
+    }
 
 
 def select_state(state: StateDict, prefix: str) -> StateDict:

@@ -6,6 +6,7 @@ A generator of exchanges like the training step, by messages between neighbours 
     marks       of the receptive fields on boundary vertices, one exchange for each propagation
     counts      of all agents' vertices and examples, flooded from neighbour to neighbour
     distances   of every agent to the agent farthest from it, flooded likewise
+    tree        distances to the root of the spanning tree for sums over all agents, and who is whose parent
 """
 
 import hashlib
@@ -22,6 +23,7 @@ from gossamer.agents.links import Link
 from gossamer.agents.plan import walk_fields
 from gossamer.agents.planning_checks import COUNTS_PER_AGENT, Counts, Distances, check_degrees, check_links, check_marks
 from gossamer.agents.share import Share, TopologyShare, select_touching
+from gossamer.agents.sums import TreeNode, choose_parent, choose_root
 from gossamer.array_types import Floats, Ints
 from gossamer.data.graph import build_adjacency
 from gossamer.data.site import SiteData
@@ -82,6 +84,8 @@ def list_message_shapes(site: Site) -> list[MessageShapes]:
         *[halo] * (1 + 2 * propagations),  # marks: labels, then the fields of labels and those of all vertices
         *[from_each_neighbour(m * COUNTS_PER_AGENT + batch)] * (m - 1),
         *[from_each_neighbour(m)] * (m - 1),
+        from_each_neighbour(1),  # tree: distance to the root, and whether the receiver is the parent
+        from_each_neighbour(1),
     ]
 
 
@@ -120,8 +124,10 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
     halos = {z: (len(site.halo(z)), int(labelled[site.halo(z)].sum())) for z in site.neighbours}
     known = Counts(k, counts[k], m, data.batch or 1, halos)
-    # Every agent has vertices, so that its count is news wherever it arrives first: the last round is the eccentricity.
-    flooded, eccentricity = yield from exchange.flood(np.concatenate([counts.reshape(-1), times]), known.check)
+    # Every agent has vertices, so that its count is news wherever it arrives first: in the round of its distance.
+    flooded, arrivals = yield from exchange.flood(np.concatenate([counts.reshape(-1), times]), known.check)
+    distance = arrivals[: m * COUNTS_PER_AGENT].reshape(m, COUNTS_PER_AGENT)[:, 0]  # in links, to every agent
+    eccentricity = int(distance.max())
     counts, times = flooded[: m * COUNTS_PER_AGENT].reshape(m, COUNTS_PER_AGENT), flooded[m * COUNTS_PER_AGENT :]
     if not counts[:, 0].all():
         missing = ", ".join(map(str, np.flatnonzero(counts[:, 0] == 0)))
@@ -130,6 +136,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         raise GossamerError("no site has a training example; mark at least one vertex with the split train")
     distances = Distances(k, eccentricity, m)
     eccentricities, _ = yield from exchange.flood(np.eye(m)[k] * eccentricity, distances.check)
+    tree = yield from _join_tree(exchange, distance, eccentricities)
     entries, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
@@ -151,6 +158,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         targets=data.targets,
         masks=data.masks,
         train_times=None if data.batch is None else np.flatnonzero(times),
+        tree=tree,
     )
     return share, int(eccentricities.max(initial=0))
 
@@ -186,20 +194,40 @@ class _PlanningExchanges:
 
     def flood(
         self, vector: Floats, check: Callable[[int, Floats], None]
-    ) -> Generator[Outbox, Inbox, tuple[Floats, int]]:
-        """Elementwise maximum over all agents, by m - 1 rounds, and the last round that changed anything here.
+    ) -> Generator[Outbox, Inbox, tuple[Floats, Ints]]:
+        """Elementwise maximum over all agents, by m - 1 rounds, and the last round that changed each number here.
 
         `check` refuses numbers before they are passed on.
         """
-        last_change = 0
+        last_change = np.zeros(len(vector), dtype=np.int64)
         for round_ in range(1, self.site.num_agents):
             received = yield from self(dict.fromkeys(self.site.neighbours, vector))
             for z, numbers in received.items():
                 check(z, numbers)
             merged = np.max([vector, *received.values()], axis=0)
-            last_change = round_ if (merged != vector).any() else last_change
+            last_change[merged != vector] = round_
             vector = merged
         return vector, last_change
+
+
+def _join_tree(
+    exchange: _PlanningExchanges, distance: Ints, eccentricities: Floats
+) -> Generator[Outbox, Inbox, TreeNode]:
+    """This site's place in the spanning tree that `plan_tree` finds; `distance` is that to every agent, in links."""
+    site = exchange.site
+    root = choose_root(eccentricities)
+    depth = int(distance[root])
+    received = yield from exchange({z: np.array([float(depth)]) for z in site.neighbours})
+    for z, (theirs,) in received.items():
+        if abs(theirs - depth) > 1 or theirs % 1 or theirs < 0:
+            raise GossamerError(
+                f"agent {z} reports to agent {site.agent} that it is {theirs:g} links from agent {root}, from which "
+                f"agent {site.agent} is {depth}; look for another version of Gossamer at agent {z}, or a lie"
+            )
+    parent = choose_parent({z: float(theirs[0]) for z, theirs in received.items()}, depth)
+    chosen = yield from exchange({z: np.array([float(z == parent)]) for z in site.neighbours})
+    children = tuple(z for z, mark in sorted(chosen.items()) if mark[0])
+    return TreeNode(site.agent, parent, children, depth, int(eccentricities[root]))
 
 
 def _make_handshake(site: Site, z: int) -> Floats:

@@ -18,8 +18,10 @@ from scipy import sparse
 
 from gossamer.agents.layout import ShiftEntries
 from gossamer.agents.plan import receptive_fields
+from gossamer.agents.sums import TreeNode
 from gossamer.array_types import Floats, Ints
 from gossamer.data import DataGraph
+from gossamer.data.standardisation import Transform
 from gossamer.model.gather import Gather, VertexMask
 
 MASKS = ("train", "validation", "test")
@@ -54,6 +56,8 @@ class Share:
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
+    transform: Transform | None = None  # by which features and targets were standardised
+    tree: TreeNode | None = None  # place of a peer's agent in the spanning tree for sums over all agents
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -88,6 +92,7 @@ class Whole:
     assignment: Ints
     topologies: tuple[WholeTopology, ...]
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from
+    transform: Transform | None = None  # by which features and targets were standardised
 
     @property
     def num_agents(self) -> int:
@@ -162,6 +167,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         hosting=hosting,
         slots=None if hosting is None else whole.most_neighbours,
         initial=whole.initial,
+        transform=whole.transform,
     )
 
 

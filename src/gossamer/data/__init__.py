@@ -5,6 +5,8 @@ The code is organised as follows:
     checks     checks of a user's arrays
     targets    classes and their names, and real values
     conversion tensors as arrays
+    moments    means and variances of columns, merged over parts
+    standardisation features and targets centred and scaled
     splits     random training, validation and test masks
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout

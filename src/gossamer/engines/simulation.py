@@ -1,6 +1,6 @@
 """Simulation: all agents on one host in this process, or several hosts in lockstep."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from gossamer.data import DataGraph
 from gossamer.generators import Returned, advance
 from gossamer.model import Params
 from gossamer.runs.deployment import Progress, build_host, make_deployment
+from gossamer.runs.initial_weights import GivenWeights
 from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
 
@@ -73,7 +74,7 @@ def start_run(
     assignment: NDArray[np.int64] | None = None,
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: GivenWeights | None = None,
 ) -> Run:
     """A run at step 0 with all agents on one host; a StartRun."""
     deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)

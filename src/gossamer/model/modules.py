@@ -18,6 +18,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.generators import drive
 from gossamer.model.gather import Chebyshev, Gather, Monomial
@@ -58,12 +59,28 @@ def _combine(gather: Gather, terms: list[Tensor], shift: Tensor) -> Tensor:
 
 
 class GraphNetwork(nn.Module):
-    """A network without agents: `shift` is a name in SHIFTS, or "given" for a D that the caller gives."""
+    """A network without agents: `shift` is a name in SHIFTS, or "given" for a D that the caller gives.
+
+    A network of standardised data standardises the features that it is called with and restores the units of real
+    values: the buffers of its transform, `feature_offset` and so on, are no part of the state dict.
+    """
+
+    feature_offset: Tensor
+    feature_scale: Tensor
+    target_offset: Tensor
+    target_scale: Tensor
 
     def __init__(self, network: Network, shift: str) -> None:
         super().__init__()
         self.shift = shift
+        self.standardises = self.restores = False
         self.convs = nn.ModuleList(GraphFilter(layer) for layer in require_convolutions(network))
+
+    def register_transform(self, transform: Transform) -> None:
+        """Standardise inputs, and restore outputs, in float64 whatever the weights have."""
+        for name, part in transform.arrays().items():
+            self.register_buffer(name, torch.from_numpy(part), persistent=False)
+        self.standardises, self.restores = True, transform.target_scale is not None
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Outputs [n(, time), outputs] of features x [n(, time), d] on the edges edge_index [2, edges].
@@ -73,9 +90,11 @@ class GraphNetwork(nn.Module):
         entries: D_ij is the weight of the edge from j to i.
         """
         shift = self._make_shift(edge_index, edge_weight, len(x)).to(x.device, self._dtype)
+        if self.standardises:
+            x = ((x - self.feature_offset) / self.feature_scale).to(self._dtype)
         for layer in self.convs:
             x = layer(x, shift)
-        return x
+        return (x * self.target_scale + self.target_offset).to(self._dtype) if self.restores else x
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -131,10 +150,14 @@ def find_pyg_layer(network: Network, shift: str) -> PygLayer | None:
     return None
 
 
-def make_module(network: Network, params: Mapping[str, Tensor], shift: str) -> GraphNetwork:
+def make_module(
+    network: Network, params: Mapping[str, Tensor], shift: str, transform: Transform | None = None
+) -> GraphNetwork:
     """The module with one agent's weights, copied, ready for evaluation."""
     module = GraphNetwork(network, shift).to(next(iter(params.values())).dtype)
     module.load_state_dict(to_state_dict(network, params))
+    if transform is not None:
+        module.register_transform(transform)
     return module.eval()
 
 

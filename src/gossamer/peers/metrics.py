@@ -5,14 +5,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gossamer.agents.measures import ScoreSums
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
+from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
 
-AgentMetrics = dict[str, Any]  # step, and for each mask the sums of losses and hits or squared errors, and a count
+# step, and for each mask the sums of losses and hits or squared errors, and a count; where all agents select the same
+# weights also `network`, the scores of all agents on each mask, and `best_step`
+AgentMetrics = dict[str, Any]
 
 
 class MetricsLog:
@@ -27,9 +29,13 @@ class MetricsLog:
             with path.open("r+b") as file:  # the next line must not be joined to one that a crash has cut off
                 file.truncate(file.read().rfind(b"\n") + 1)
 
-    def add(self, step: int, sums: ScoreSums) -> None:
+    def add(self, evaluation: PeerEvaluation) -> None:
         """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""
-        self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
+        self.last = {"step": evaluation.step, **{name: part.tolist() for name, part in evaluation.own.items()}}
+        if evaluation.whole is not None:
+            self.last["network"] = evaluation.whole
+        if evaluation.best_step is not None:
+            self.last["best_step"] = evaluation.best_step
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(wait_for_descriptor(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
             file.write(to_json(self.last).encode() + b"\n")
@@ -49,4 +55,6 @@ def read_metrics_log(path: Path) -> list[AgentMetrics]:
             raise GossamerError(f"{error}; remove the line") from None
         sums = {name: [math.nan if s is None else s for s in getattr(stored, name)] for name in MASKS}
         by_step[stored.step] = {"step": stored.step, **sums}
+        if stored.best_step is not None:
+            by_step[stored.step]["best_step"] = stored.best_step
     return [by_step[step] for step in sorted(by_step)]

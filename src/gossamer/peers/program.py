@@ -7,11 +7,16 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
-from gossamer.agents.measures import ScoreSums, evaluate
+from gossamer.agents.exchange import Phase
+from gossamer.agents.measures import Scores, ScoreSums, evaluate, scores
 from gossamer.agents.rules import StateDict
+from gossamer.agents.selection import find_best_step, has_waited, keep_if_best
+from gossamer.agents.share import MASKS
+from gossamer.agents.sums import TreeNode, sum_over_tree
+from gossamer.errors import GossamerError
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
-from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
+from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange
 from gossamer.peers.protocol.magnitudes import check_checkpoint
 from gossamer.peers.protocol.wire import Position
 from gossamer.runs.settings import Settings
@@ -26,23 +31,65 @@ class Checkpoints(Protocol):
     def load(self, step: int) -> tuple[Params, StateDict]: ...
 
 
+@dataclass(frozen=True)
+class PeerEvaluation:
+    """An evaluation of one agent's vertices and, where all agents select the same weights, of all agents'."""
+
+    step: int
+    own: ScoreSums
+    whole: Scores | None = None
+    best_step: int | None = None  # of the best validation score so far
+
+
 def train_from(
-    host: Host, settings: Settings, checkpoints: Checkpoints, step: int, on_record: Callable[[int, ScoreSums], None]
-) -> Program:
-    """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order."""
+    host: Host,
+    settings: Settings,
+    checkpoints: Checkpoints,
+    step: int,
+    on_record: Callable[[PeerEvaluation], None],
+    tree: TreeNode | None = None,
+) -> Generator[PlannedExchange, Inbox, Host]:
+    """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order. Returns the host as
+    its last checkpoint has it."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
     while True:
-        t = host.step
-        if t % settings.checkpoint_every == 0 or t == settings.steps:
-            check_checkpoint(host.params.values(), host.state.values())  # a restart would restore a diverged state
-            checkpoints.save(t, host.params, host.state)
+        t, last = host.step, host.step >= settings.steps
+        if t % settings.checkpoint_every == 0 or last:
+            _save(checkpoints, host)
         if _is_evaluated(settings, t):
-            _, sums = yield from label_exchanges("full", t, evaluate(host))
-            on_record(t, sums)
-        if t >= settings.steps:
-            return
+            own, whole = yield from label_exchanges("full", t, _evaluate_together(host, tree))
+            if whole is not None:
+                keep_if_best(host, _validation_score(whole))
+                last = last or has_waited(host, settings.patience)
+            on_record(PeerEvaluation(t, own, whole, find_best_step(host)))
+        if last:
+            if host.training.keep_best:  # with the outcome of the last evaluation
+                _save(checkpoints, host)
+            return host
         host, _ = yield from label_exchanges("train", t, training_step(host))
+
+
+def _save(checkpoints: Checkpoints, host: Host) -> None:
+    check_checkpoint(host.params.values(), host.state.values())  # a restart would restore a diverged state
+    checkpoints.save(host.step, host.params, host.state)
+
+
+def _evaluate_together(host: Host, tree: TreeNode | None) -> Generator[Outbox, Inbox, tuple[ScoreSums, Scores | None]]:
+    """The sums of this agent's scores and, if the best weights are kept, the scores of all agents' sums."""
+    _, own = yield from evaluate(host)
+    if not host.training.keep_best:
+        return own, None
+    if tree is None:
+        raise GossamerError("agents that keep the best weights need a spanning tree: cut the shards again")
+    total = yield from sum_over_tree(tree, torch.cat([own[name] for name in MASKS]), Phase.SCORES)
+    whole = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
+    return own, scores([whole], host.full_pass.targets.dtype == torch.int64)
+
+
+def _validation_score(whole: Scores) -> float:
+    validation = whole["validation"]
+    return validation["accuracy"] if "accuracy" in validation else -validation["mse"]
 
 
 def label_exchanges(
@@ -98,7 +145,7 @@ class MessageSchedule:
         return max((torch.Size(shape).numel() for shape in shapes), default=0)
 
 
-def make_schedule(host: Host, settings: Settings) -> MessageSchedule:
+def make_schedule(host: Host, settings: Settings, tree: TreeNode | None = None) -> MessageSchedule:
     """The schedule of a run, read off its generators by running them with zeros for messages."""
     length = len(host.topologies)
 
@@ -107,10 +154,10 @@ def make_schedule(host: Host, settings: Settings) -> MessageSchedule:
         steps = range(number, length * max(1, settings.consensus_every), length)
         kinds = {_is_mixed(settings, step): step for step in reversed(steps)}
         found = {
-            mixed: _expected_messages("train", training_step(_copy_at(host, step)), host)
+            mixed: list_expected("train", training_step(_copy_at(host, step)), host.torch_dtype)
             for mixed, step in kinds.items()
         }
-        full = _expected_messages("full", evaluate(_copy_at(host, number)), host)
+        full = list_expected("full", _evaluate_together(_copy_at(host, number), tree), host.torch_dtype)
         return TopologyMessages(full, found.get(False, ()), found.get(True, ()))
 
     return MessageSchedule(settings, tuple(map(expect, range(length))))
@@ -125,10 +172,10 @@ def _copy_at(host: Host, step: int) -> Host:
     return replace(host, params=copy(host.params), state=copy(host.state), step=step)
 
 
-def _expected_messages(
-    plan: str, exchanges: Generator[Outbox, Inbox, object], host: Host
+def list_expected(
+    plan: str, exchanges: Generator[Outbox, Inbox, object], dtype: torch.dtype
 ) -> tuple[ExpectedMessages, ...]:
-    dtype = next(iter(host.params.values())).dtype
+    """The messages that a generator of exchanges expects, found by sending it zeros; `dtype` is the run's."""
     found: list[ExpectedMessages] = []
 
     def receive_zeros(outbox: Outbox) -> Inbox:

@@ -12,15 +12,17 @@ from typing import Protocol
 
 import torch
 
-from gossamer.agents.exchange import Inbox, Phase
+from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.planning import list_message_shapes, plan_site
+from gossamer.agents.selection import restore_best
 from gossamer.agents.share import Share
+from gossamer.agents.site_moments import standardise_share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.generators import delegate
 from gossamer.peers.checkpoints import CheckpointStore, EpochStore
 from gossamer.peers.metrics import MetricsLog
-from gossamer.peers.program import label_exchanges, make_schedule, train_from
+from gossamer.peers.program import label_exchanges, list_expected, make_schedule, train_from
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.wire import Position, RefusedError
@@ -65,14 +67,15 @@ class ShardWork:
     def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog) -> None:
         self._settings, self._folder, self._metrics = shard.settings, folder, metrics
         self._host = build_share_host(shard.share, shard.settings)
-        self._schedule = make_schedule(self._host, shard.settings)
+        self._schedule = make_schedule(self._host, shard.settings, shard.share.tree)
+        self._tree = shard.share.tree
         self.keep = shard.keep
         self.max_message_bytes = self._schedule.largest * shard.settings.torch_dtype.itemsize
         self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
     def program(self, step: int) -> Program:
-        yield from train_from(self._host, self._settings, self.store, step, self._metrics.add)
-        write_tensors(self._folder / "weights.safetensors", self.store.load(self._settings.steps)[0], PRIVATE)
+        last = yield from train_from(self._host, self._settings, self.store, step, self._metrics.add, self._tree)
+        write_tensors(self._folder / "weights.safetensors", restore_best(last).params, PRIVATE)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)
@@ -117,6 +120,7 @@ class SiteWork:
         self.max_message_bytes = _bound_message_bytes(shard)
         self.store = SiteStore(folder, lambda: self.training.store if self.training else None)
         self.training: ShardWork | None = None  # once the share is planned
+        self._completion: tuple[ExpectedMessages, ...] | None = None  # of the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
             self.training = ShardWork(self._read_planned(), folder, metrics)
@@ -125,15 +129,26 @@ class SiteWork:
         if step == 0:
             self._discard_planned()
             share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
+            self._completion = list_expected("site", self._complete(share), torch.float64)
+            share = yield from label_exchanges("site", 0, self._complete(share))
             self.training = ShardWork(self._write_planned(share, diameter), self._folder, self._metrics)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
         yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
 
+    def _complete(self, share: Share) -> Generator[Outbox, Inbox, Share]:
+        """The share of the plan, standardised if the settings want it."""
+        if not self._shard.settings.standardise:
+            return share
+        return (yield from standardise_share(share, self._shard.settings.dtype, len(self._planning)))
+
     def expectations(self, position: Position) -> ExpectedMessages | None:
         step, number = position
-        if step == 0:
-            return self._planning[number] if number < len(self._planning) else None
+        if step == 0 and number < len(self._planning):
+            return self._planning[number]
+        if step == 0 and self._completion is not None:
+            number -= len(self._planning)
+            return self._completion[number] if number < len(self._completion) else None
         if self.training is None:
             raise RefusedError("early", "this site has not planned yet")
         return self.training.expectations((step - PLANNING_STEPS, number))
@@ -157,7 +172,7 @@ class SiteWork:
 
     def _discard_planned(self) -> None:
         """Remove the plan before all plan anew: an agent that dies meanwhile must not restart with an old one."""
-        self.training = None
+        self.training = self._completion = None
         (self._planned / MANIFEST).unlink(missing_ok=True)
 
     def _write_planned(self, share: Share, diameter: int) -> Shard:
@@ -185,5 +200,6 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
+    planning = max(planning, 2 + 3 * (int(data.features.shape[-1]) + data.num_outputs))  # moments of both
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))

@@ -24,6 +24,7 @@ The code is organised as follows:
     trained          a trained network, apart from its data
     model_files      a trained network as a file, and back
     model_cards      the page beside a model file
+    transforms       files of transforms of features and targets
     initial_weights  weights that all agents start from
     inference        predictions for other graphs than the run's own
     evaluations      the file of a run's evaluations

@@ -1,6 +1,5 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.rows import parse_whole_number, read_named_rows
+from gossamer.data.standardisation import Transform, measure_transform
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_network, make_shift
 from gossamer.model.modules import to_state_dict
 from gossamer.runs.capacity import check_agents, check_host
 from gossamer.runs.connecting import certify_given, connect, require_assumptions
-from gossamer.runs.initial_weights import InitialWeights, start_from, take_initial
+from gossamer.runs.initial_weights import GivenWeights, InitialWeights, start_from, take_initial
 from gossamer.runs.settings import Settings
 from gossamer.topology import Progress as Progress
 
@@ -51,6 +51,7 @@ class Deployment:
     network: Network
     topologies: tuple[DeployedTopology, ...]
     initial: InitialWeights | None = None  # that all agents start from; None: drawn
+    transform: Transform | None = None  # by which features and targets were standardised
 
     def at(self, number: int) -> "Deployment":
         """The same deployment with one of its topologies alone."""
@@ -60,7 +61,8 @@ class Deployment:
         """The initial weights as a state dict (model/modules.py); None: they are drawn."""
         if self.initial is None:
             return None
-        return to_state_dict(self.network, {name: torch.from_numpy(part) for name, part in self.initial.items()})
+        params = {name: torch.from_numpy(part) for name, part in self.initial.params.items()}
+        return to_state_dict(self.network, params)
 
     @property
     def graph(self) -> DataGraph:
@@ -105,13 +107,13 @@ def make_deployment(
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
     progress: Progress | None = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: GivenWeights | None = None,
 ) -> Deployment:
     """Join the parts by the settings, or by an assignment, a C, a shift operator D or initial weights that the user
     gives.
 
     A given C is [m, m], or [topologies, m, m] for a sequence. A given D must not be nonzero between agents that do not
-    talk; it is used as it is.
+    talk; it is used as it is. Features and targets are standardised as the settings or the initial weights want it.
     """
     m = settings.agents
     check_agents(m)
@@ -123,6 +125,9 @@ def make_deployment(
         owner = assign_vertices(graph, settings)
     network = build_network(graph.num_features, graph.num_outputs, settings)
     weights = take_initial(initial, settings, network)
+    transform = choose_transform(graph, settings, weights)
+    if transform is not None:
+        graph = transform.apply(graph, settings.dtype)
     shared = shared_edges(graph, owner, m)
     given = [None] if combination is None else [combination] if np.ndim(combination) != 3 else [*combination]
     certificates = [
@@ -133,6 +138,7 @@ def make_deployment(
         network,
         tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates),
         weights,
+        transform,
     )
 
 
@@ -157,6 +163,13 @@ def _deploy(
     if kept is not graph:
         shared = shared_edges(kept, owner, settings.agents)
     return DeployedTopology(certificate, kept, shift, shared, edges_kept)
+
+
+def choose_transform(graph: DataGraph, settings: Settings, initial: InitialWeights | None) -> Transform | None:
+    """The transform of features and targets: that of the initial weights, or one that standardises the graph."""
+    if initial is not None:
+        return initial.transform
+    return measure_transform(graph) if settings.standardise else None
 
 
 def build_network(num_features: int, num_outputs: int, settings: Settings) -> Network:
@@ -187,6 +200,7 @@ def training_of(settings: Settings) -> TrainingOptions:
         batch=settings.batch,
         seed=settings.seed,
         track=settings.tracks,
+        keep_best=settings.keep == "best",
         row_codec=settings.row_codec,
         consensus=settings.consensus_method if settings.agents > 1 else PlainMethod(),
     )
@@ -211,7 +225,7 @@ def build_host(
         dtype=settings.torch_dtype,
         hosting=hosting,
     )
-    return start_from(host, deployment.initial)
+    return start_from(host, None if deployment.initial is None else deployment.initial.params)
 
 
 def build_share_host(share: Share, settings: Settings) -> Host:

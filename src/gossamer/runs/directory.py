@@ -4,10 +4,12 @@ run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
 network.safetensors    assignment, combination [agents, agents] (of links that change [topologies, agents, agents])
 topology.json          the certificate of the combination matrix
-weights.safetensors    the agents' weights, stacked: `layer.0.weight` [agents, in, out] and so on
+weights.safetensors    the agents' weights that are kept, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
                        before, checkpoint.previous.safetensors, for when it is damaged
-initial.safetensors    weights that all agents started from, if they were given: a model file without a header
+transform.safetensors  offsets and scales by which features and targets were standardised, if they were
+initial.safetensors    weights that all agents started from, if they were given: a model file without a header; beside
+                       it initial.transform.safetensors, the transform that they belong to, if there is one
 curves.png             drawn by the caller
 """
 
@@ -35,6 +37,7 @@ from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
 from gossamer.runs.settings import Settings, read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
+from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
 
 GOSSAMER_VERSION = version("gossamer")
 INITIAL_FILE = "initial.safetensors"
@@ -122,6 +125,11 @@ def save_start(folder: Path, run: Run) -> None:
     initial = run.deployment.initial_state()
     if initial is not None:
         write_tensors(folder / INITIAL_FILE, initial)
+    transform = run.deployment.transform
+    if transform is not None:
+        write_transform(folder / TRANSFORM_FILE, transform)
+        if initial is not None:
+            write_transform(find_transform_beside(folder / INITIAL_FILE), transform)
     certificate = run.deployment.certificate.to_dict(
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
@@ -132,7 +140,7 @@ def save_start(folder: Path, run: Run) -> None:
 def save_weights(folder: Path, run: Run) -> None:
     """Write a checkpoint, and the weights for prediction."""
     save_checkpoint(folder, run)
-    params = run.engine.gathered(run.host.params)
+    params = run.engine.gathered(run.kept.params)
     if run.engine.leads:
         write_tensors(folder / "weights.safetensors", params)
 
@@ -265,7 +273,7 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
     arrays.finish()
     stored = folder / INITIAL_FILE
-    initial = read_tensors(stored) if stored.is_file() else None
+    initial = stored if stored.is_file() else None
     try:
         run = start(graph, settings, assignment=assignment, combination=combination, shift=shift, initial=initial)
     except GossamerError as error:

@@ -1,6 +1,6 @@
 """Inductive prediction: a trained network on another graph with the same features, centrally or over the agents."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,22 @@ def predict_unlabelled(
         raise GossamerError(f"the network predicts classes, and {given.name} has a time axis: expected features [n, d]")
     graph = drop_labels(given, trained.num_outputs, names)
     settings = trained.settings.model_copy(update=_prediction_settings(trained.settings, over_agents))
+    transform, standardised = trained.transform, graph
+    if transform is not None:
+        standardised = replace(graph, features=transform.apply_to_features(graph.features, settings.dtype))
     params = trained.params
     if not over_agents:
         params = {name: part[None] for name, part in trained.select().items()}
     with torch.inference_mode():
-        run = restore_weights(start(graph, settings, shift=shift), params, trained.step)
-        return Prediction(graph, run.predict(), run.deployment.assignment if over_agents else None)
+        run = restore_weights(start(standardised, settings, shift=shift), params, trained.step)
+        outputs = run.predict() if transform is None else transform.restore_outputs(run.predict())
+        return Prediction(graph, outputs, run.deployment.assignment if over_agents else None)
 
 
 def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any]:
     """Changed settings: nothing is trained, so that agents need the links of the data alone."""
-    common: dict[str, Any] = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None}
+    untrained = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None}
+    common: dict[str, Any] = untrained | {"standardise": False}  # by the network's own transform
     if not over_agents:
         return common | {"agents": 1, "assignment": "bfs", "topology": "complete", "keep_links": 1.0}
     designed = TOPOLOGIES[settings.topology].design is not None

@@ -1,9 +1,12 @@
 """Initial weights from a model file or a state dict: all agents start from the same ones.
 
-A run directory and the shards keep a copy, so that a run goes on without the file that it began with.
+Weights belong to the features that they were trained on: those of a model file to standardised ones as the file beside
+it says, those of a state dict to the features as they are. A run directory and the shards keep a copy, so that a run
+goes on without the file that it began with.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +16,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents.host import Host
+from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.model import Network
 from gossamer.model.modules import from_state_dict
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
+from gossamer.runs.transforms import read_transform_beside
 
-InitialWeights = dict[str, NDArray[Any]]  # one agent's weights, `layer.0.weight` and so on
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """One agent's weights, and the transform of the features and targets that they belong to."""
+
+    params: dict[str, NDArray[Any]]  # `layer.0.weight` and so on
+    transform: Transform | None
 
 
-def take_initial(given: Mapping[str, Any] | None, settings: Settings, network: Network) -> InitialWeights | None:
-    """Initial weights from a state dict in the names of model/modules.py, or from the file of the settings."""
-    if given is None and settings.initial is None:
-        return None
-    if given is None:
-        source = str(settings.initial)
-        state: Mapping[str, Any] = read_tensors(Path(source))
+GivenWeights = Mapping[str, Any] | Path | InitialWeights  # a state dict, a model file, or those of another run
+
+
+def take_initial(given: GivenWeights | None, settings: Settings, network: Network) -> InitialWeights | None:
+    """Initial weights from a state dict in the names of model/modules.py, or from a file: that of the settings where
+    none is given."""
+    if given is None and settings.initial is not None:
+        given = Path(settings.initial)
+    if given is None or isinstance(given, InitialWeights):
+        return given
+    transform: Transform | None = None
+    if isinstance(given, Path):
+        source, state = str(given), dict[str, Any](read_tensors(given))
+        transform = read_transform_beside(given, network)
     else:
-        source, state = "the initial state dict", given
+        source, state = "the initial state dict", dict(given)
     wrong = [name for name, part in state.items() if not isinstance(part, Tensor)]
     if wrong:
         raise GossamerError(f"{source}: expected tensors by name, got {type(state[wrong[0]]).__name__} {wrong[0]!r}")
@@ -39,10 +57,10 @@ def take_initial(given: Mapping[str, Any] | None, settings: Settings, network: N
     wrong = [name for name, part in initial.items() if not np.isfinite(part).all()]
     if wrong:
         raise GossamerError(f"{source}: {wrong[0]} has numbers beyond {settings.dtype}")
-    return initial
+    return InitialWeights(initial, transform)
 
 
-def start_from(host: Host, initial: InitialWeights | None) -> Host:
+def start_from(host: Host, initial: Mapping[str, NDArray[Any]] | None) -> Host:
     """The host at step 0 with these weights at all its agents; the state of updates and consensus starts from zeros or
     random numbers, whatever the weights."""
     if initial is None:

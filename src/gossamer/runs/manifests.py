@@ -140,6 +140,7 @@ class ModelHeader(Document):
     weights: str
     pyg: Literal["GCNConv", "ChebConv"] | None
     class_names: list[str] | None
+    standardised: bool = False  # features and targets, by the file beside it
 
 
 class MaskScores(Document):
@@ -166,6 +167,7 @@ class Evaluation(Document):
     disagreement: Score
     stationarity: Score = None
     best_stationarity: Score = None
+    best_step: Count | None = None
 
 
 class ReferenceEvaluation(Evaluation):

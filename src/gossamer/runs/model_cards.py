@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.trained import Trained
+from gossamer.runs.transforms import find_transform_beside
 
 CARD_TITLE = "# Gossamer model"
 CARD_MODELS = ("distributed", "centralised", "graphless")
@@ -32,6 +34,14 @@ class Network(torch.nn.Module):
 
 network = Network().eval()
 network.load_state_dict(load_file({name!r}))
+"""
+PYG_STANDARDISE = """\
+transform = load_file({name!r})
+x = ((x - transform["feature_offset"]) / transform["feature_scale"]).float()  # as it was standardised for training
+outputs = network(x, edge_index)
+"""
+PYG_RESTORE = """\
+outputs = outputs * transform["target_scale"] + transform["target_offset"]  # in the units of the targets
 """
 PLAIN_LOADING = """\
 import gossamer
@@ -90,6 +100,9 @@ def _pyg_section(name: str, header: ModelHeader) -> str:
         more=", lambda_max=2.0" if cheb else "",
         name=name,
     )
+    if header.standardised:
+        code += PYG_STANDARDISE.format(name=find_transform_beside(Path(name)).name)
+        code += PYG_RESTORE if header.class_names is None else ""
     return f"In PyTorch Geometric, where the outputs are the same:\n\n```python\n{code}```\n"
 
 

@@ -1,7 +1,8 @@
 """Model files: one agent's weights or their mean as safetensors in PyTorch Geometric's names, with a card beside them.
 
-model.safetensors    `convs.0.lin.weight` and so on (model/modules.py); its header says of which network
-model.md             the card: data, settings, scores, versions, how to load it
+model.safetensors              `convs.0.lin.weight` and so on (model/modules.py); its header says of which network
+model.transform.safetensors    how features and targets were standardised, if they were
+model.md                       the card: data, settings, scores, versions, how to load it
 """
 
 import platform
@@ -28,6 +29,7 @@ from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.model_cards import CARD_TITLE, write_card
 from gossamer.runs.tensors import read_file, write_tensors
 from gossamer.runs.trained import Trained
+from gossamer.runs.transforms import find_transform_beside, read_transform_beside, write_transform
 
 MODEL_SUFFIX = ".safetensors"
 
@@ -42,6 +44,10 @@ def export_model(trained: Trained, path: Path, agent: int | None = None) -> tupl
     header = make_header(trained, agent)
     state = to_state_dict(trained.network, trained.select(agent))
     path.parent.mkdir(parents=True, exist_ok=True)
+    if trained.transform is not None:
+        write_transform(find_transform_beside(path), trained.transform)
+    else:  # of a model that stood here before
+        find_transform_beside(path).unlink(missing_ok=True)
     write_tensors(path, state, model=to_json(header.model_dump()))
     versions = {
         "gossamer": GOSSAMER_VERSION,
@@ -70,6 +76,7 @@ def make_header(trained: Trained, agent: int | None) -> ModelHeader:
         weights=f"mean of {trained.num_agents} agents" if agent is None else f"agent {agent} of {trained.num_agents}",
         pyg=find_pyg_layer(trained.network, trained.shift),
         class_names=trained.class_names,
+        standardised=trained.transform is not None,
     )
 
 
@@ -84,7 +91,13 @@ def read_model(path: str | Path) -> GraphNetwork:
     dtypes = {part.dtype for part in state.values()}
     if len(dtypes) > 1:
         raise GossamerError(f"{source} holds numbers of several types: {', '.join(sorted(map(str, dtypes)))}")
-    return make_module(network, from_state_dict(network, state, str(source)), header.shift)
+    transform = read_transform_beside(source, network) if header.standardised else None
+    if header.standardised and transform is None:
+        raise GossamerError(
+            f"{source} is of a network for standardised features, and {find_transform_beside(source).name} is not "
+            "beside it; copy both, or export the model again"
+        )
+    return make_module(network, from_state_dict(network, state, str(source)), header.shift, transform)
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

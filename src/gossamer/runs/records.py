@@ -18,6 +18,7 @@ class Record(TypedDict):
     disagreement: float
     stationarity: NotRequired[float]
     best_stationarity: NotRequired[float]
+    best_step: NotRequired[int]  # of the best validation score so far
 
 
 def flatten_record(record: Record) -> dict[str, float]:
@@ -90,6 +91,7 @@ class Summary(TypedDict, total=False):
     stationarity: float
     best_stationarity: float
     steps: int
+    best_step: int  # whose weights are kept
     edges_kept: float
     messages: MessageCounts
     seconds: float

@@ -1,7 +1,6 @@
 """A run: its settings, a host with the weights, the engine that drives it, and the evaluations so far."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,10 +11,13 @@ from torch import Tensor
 
 from gossamer.agents.host import Host
 from gossamer.agents.measures import Scores, evaluate, scores
+from gossamer.agents.selection import has_waited, restore_best
 from gossamer.data import DataGraph
+from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress
 from gossamer.runs.engine import Engine
+from gossamer.runs.initial_weights import GivenWeights
 from gossamer.runs.message_counts import count_messages, describe_deployment
 from gossamer.runs.records import Description, MessageCounts, Record
 from gossamer.runs.settings import Settings
@@ -37,12 +39,18 @@ class Run:
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
     plan: Description | None = None  # of the deployment when its shares were cut
+    share_transform: Transform | None = None  # of the share that a host has read
 
     @property
     def deployment(self) -> Deployment:
         if self.full_deployment is None:
             raise AssertionError("this run knows its shares only")
         return self.full_deployment
+
+    @property
+    def transform(self) -> Transform | None:
+        """Transform by which features and targets were standardised."""
+        return self.share_transform if self.full_deployment is None else self.full_deployment.transform
 
     @property
     def description(self) -> Description:
@@ -57,7 +65,13 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        return self.host.step >= self.settings.steps
+        """All steps are done, or the best validation score is as old as the settings' patience."""
+        return self.host.step >= self.settings.steps or has_waited(self.host, self.settings.patience)
+
+    @property
+    def kept(self) -> Host:
+        """The host with the weights to keep, of the best validation score or of the last step."""
+        return restore_best(self.host)
 
     def scores(self) -> Scores:
         """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
@@ -66,11 +80,13 @@ class Run:
         return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
 
     def predict(self) -> Tensor:
-        """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
-        outputs, _ = self.engine.run(evaluate(self.host))
+        """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order; real values in
+        the units of the given targets."""
+        outputs, _ = self.engine.run(evaluate(self.kept))
         ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
         ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
-        return self.engine.total(ordered)
+        whole = self.engine.total(ordered)
+        return whole if self.transform is None else self.transform.restore_outputs(whole)
 
 
 class StartRun(Protocol):
@@ -85,7 +101,7 @@ class StartRun(Protocol):
         assignment: NDArray[np.int64] | None = None,
         combination: NDArray[np.float64] | None = None,
         shift: Any = None,
-        initial: Mapping[str, Any] | None = None,
+        initial: GivenWeights | None = None,
     ) -> Run:
         """A run at step 0, by the settings or by an assignment, a C, a shift operator D or initial weights that the
         user gives."""

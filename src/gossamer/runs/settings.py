@@ -209,6 +209,15 @@ class Settings(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_patience(self) -> "Settings":
+        if self.patience and self.keep != "best":
+            raise ValueError(
+                f"patience = {self.patience} counts steps from the best validation score, which keep = {self.keep!r} "
+                "does not follow; take keep = 'best'"
+            )
+        return self
+
     @property
     def torch_dtype(self) -> "torch.dtype":
         import torch

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.share import MASKS, Share, TopologyShare
+from gossamer.agents.sums import ROOT, TreeNode
 from gossamer.data.site import SiteData
 from gossamer.errors import naming
 from gossamer.generators import drive
@@ -18,6 +19,7 @@ from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import build_network
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
+from gossamer.runs.transforms import TRANSFORM_PREFIX, take_transform
 
 ROW_ERROR = 1e-6  # by which the sum of a row of C may differ from 1 (A1)
 
@@ -53,6 +55,8 @@ def take_share(
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
     initial = _take_initial(arrays, network, settings)
+    transform = take_transform(arrays, TRANSFORM_PREFIX, int(features.shape[-1]), outputs)
+    tree = _take_tree(arrays, agents, m, known)
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -70,6 +74,8 @@ def take_share(
         hosting=hosting,
         slots=slots,
         initial=initial,
+        transform=transform,
+        tree=tree,
     )
 
 
@@ -204,6 +210,28 @@ def _take_initial(arrays: StoredArrays, network: Network, settings: Settings) ->
     return {
         name: arrays.take_finite(f"{INITIAL_PREFIX}{name}", settings.dtype, *shape) for name, shape in shapes.items()
     }
+
+
+def _take_tree(arrays: StoredArrays, agents: Sequence[int], m: int, known: set[int] | None) -> TreeNode | None:
+    """Place of a peer's agent in the spanning tree, with its neighbours around it, if the share has one."""
+    if "tree" not in arrays:
+        return None
+    numbers = arrays.take_within("tree", m, None, least=ROOT).tolist()
+    if len(numbers) < 3:
+        arrays.refuse("tree", "parent, depth, height and children", f"{len(numbers)} numbers")
+    parent, depth, height, *children = numbers
+    around = set(children) | ({parent} - {ROOT})
+    if (
+        (parent == ROOT) != (depth == 0)
+        or not 0 <= depth <= height
+        or (children and depth == height)
+        or children != sorted(set(children))
+        or parent in children
+        or around & {*agents, ROOT}
+        or not around <= (known if known is not None else around)
+    ):
+        arrays.refuse("tree", "the place of this agent in a tree of its links", str(numbers)[:80])
+    return TreeNode(agents[0], parent, tuple(children), depth, height)
 
 
 def _take_hosting(

@@ -22,6 +22,7 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
 from gossamer.runs.tensors import read_arrays, write_tensors
+from gossamer.runs.transforms import TRANSFORM_PREFIX
 
 MANIFEST = "shard.json"
 MAX_MANIFEST_BYTES = 1 << 24  # of a manifest
@@ -33,7 +34,8 @@ def prepare_cut(deployment: Deployment) -> Whole:
     """Prepare the whole from which shares are cut."""
     topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
     whole = make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
-    return replace(whole, initial=deployment.initial)
+    initial = None if deployment.initial is None else deployment.initial.params
+    return replace(whole, initial=initial, transform=deployment.transform)
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -100,6 +102,11 @@ def pack_share(share: Share) -> dict[str, Any]:
             for layer, sets in enumerate(fields):
                 arrays[f"{prefix}field.{kind}.{layer}"] = np.stack(sets)
     arrays |= {f"{INITIAL_PREFIX}{name}": part for name, part in (share.initial or {}).items()}
+    if share.transform is not None:
+        arrays |= {f"{TRANSFORM_PREFIX}{name}": part for name, part in share.transform.arrays().items()}
+    if share.tree is not None:
+        tree = share.tree
+        arrays["tree"] = np.array([tree.parent, tree.depth, tree.height, *tree.children])
     slots = None if share.slots is None else np.array([share.slots])
     optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
     return arrays | {name: array for name, array in optional.items() if array is not None}

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
@@ -15,6 +16,7 @@ from gossamer.runs.directory import read_manifest, read_run_settings
 from gossamer.runs.run import SHIFT_MARK, Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors, read_tensors
+from gossamer.runs.transforms import TRANSFORM_FILE, read_transform
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Trained:
     fingerprint: str  # of the data that it was trained on
     class_names: list[str] | None
     summary: Mapping[str, Any]
+    transform: Transform | None = None  # by which features and targets were standardised
 
     @property
     def num_agents(self) -> int:
@@ -62,23 +65,25 @@ class Trained:
 
     def module(self, agent: int | None = None) -> GraphNetwork:
         """The network as a plain PyTorch module, with one agent's weights or the mean over all of them."""
-        return make_module(self.network, self.select(agent), self.shift)
+        return make_module(self.network, self.select(agent), self.shift, self.transform)
 
 
 def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
     """The network of a run as it stands. A call of all ranks; the leading one has the weights."""
-    params = run.engine.gathered(run.host.params)
+    kept = run.kept
+    params = run.engine.gathered(kept.params)
     if not params:
         raise GossamerError("the rank that leads has all agents' weights; ask it for the model")
     return Trained(
         run.settings,
         run.host.network,
         params,
-        run.host.step,
+        kept.step,
         run.description["name"],
         run.fingerprint,
         run.description.get("class_names"),
         summary,
+        run.transform,
     )
 
 
@@ -110,7 +115,13 @@ def read_trained(folder: Path) -> Trained:
         manifest.data.fingerprint,
         names,
         manifest.summary,
+        _read_run_transform(folder, network),
     )
+
+
+def _read_run_transform(folder: Path, network: Network) -> Transform | None:
+    path = folder / TRANSFORM_FILE
+    return read_transform(path, network) if path.is_file() else None
 
 
 def _layer_number(name: str) -> int:

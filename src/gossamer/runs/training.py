@@ -9,6 +9,7 @@ import torch
 
 from gossamer.agents.host import Host
 from gossamer.agents.measures import MAGNITUDE_LIMIT, disagreement
+from gossamer.agents.selection import find_best_step, keep_if_best
 from gossamer.agents.step import loss_gradient, training_step
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
@@ -67,7 +68,7 @@ def _run_steps(
         step = run.host.step
         due = step % settings.evaluate_every == 0 or step == settings.steps
         if due and (not run.history or run.history[-1]["step"] < step):
-            run.history.append(measure(run))
+            run.history.append(_select(run, measure(run)))
             for observer in observers:
                 observer.on_record(run.history[-1])
             _check_loss(run.history[-1]["train"]["loss"], run)
@@ -77,7 +78,7 @@ def _run_steps(
                 warned = warn_of_agents_apart(run.host, settings, apart)
         run.seconds = before + time.perf_counter() - began
         stop = run.engine.total(torch.tensor(float(should_stop())))  # all hosts end after the same step
-        if step >= settings.steps or stop:
+        if run.complete or stop:
             return
         if step and step % settings.checkpoint_every == 0:
             for observer in observers:
@@ -86,6 +87,16 @@ def _run_steps(
         total = float(run.engine.total(loss))
         for observer in observers:
             observer.on_step(run.host.step, total)
+
+
+def _select(run: Run, record: Record) -> Record:
+    """Keep the weights if their validation score is the best so far; the record with the step of the best."""
+    validation = record["validation"]
+    keep_if_best(run.host, validation["accuracy"] if "accuracy" in validation else -validation["mse"])
+    best = find_best_step(run.host)
+    if best is not None:
+        record["best_step"] = best
+    return record
 
 
 def stationarity(host: Host, engine: Engine) -> float:

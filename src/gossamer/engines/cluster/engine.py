@@ -79,10 +79,14 @@ class Cluster:
         return whole
 
     def gathered(self, parts: Params) -> Params:
-        """All agents' arrays on the rank that leads, from one message of each rank."""
-        if not parts:
-            return {}
-        mine = torch.cat([part.flatten(1) for part in parts.values()], dim=1)
+        """All agents' arrays on the rank that leads, from one message of each rank for each type of numbers."""
+        found: Params = {}
+        for dtype in dict.fromkeys(part.dtype for part in parts.values()):
+            found |= self._gather({name: part for name, part in parts.items() if part.dtype == dtype})
+        return found
+
+    def _gather(self, parts: Params) -> Params:
+        mine = torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
         if not self.leads:
             with _name_lost("rank 0"):
                 distributed.send(mine, 0)

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.data import DataGraph
+from gossamer.data.standardisation import Transform
 from gossamer.engines.cluster import distributed
 from gossamer.engines.cluster.distributed import gather_texts
 from gossamer.engines.cluster.engine import Cluster, LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
 from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
-from gossamer.model.modules import to_state_dict
 from gossamer.runs.deployment import Deployment, Progress, build_host, build_network, make_deployment
 from gossamer.runs.directory import GOSSAMER_VERSION
+from gossamer.runs.initial_weights import GivenWeights, InitialWeights
 from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.settings import Settings
 
@@ -96,7 +97,7 @@ def start_on_ranks(
     assignment: NDArray[np.int64] | None = None,
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: GivenWeights | None = None,
 ) -> Run:
     """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
@@ -145,7 +146,7 @@ def _agree_on_deployment(
     assignment: NDArray[np.int64] | None,
     combination: NDArray[np.float64] | None,
     shift: Any,
-    initial: Mapping[str, Any] | None,
+    initial: GivenWeights | None,
 ) -> Deployment:
     deployment: Deployment | None = None
     with share_errors():
@@ -163,22 +164,24 @@ def _agree_on_deployment(
     return deployment or make_deployment(graph, settings, assigned, combinations, shift, initial=agreed_initial)
 
 
-def _agree_on_initial(
-    graph: DataGraph, settings: Settings, deployment: Deployment | None
-) -> dict[str, torch.Tensor] | None:
-    """The initial weights of the rank that leads, whose file the others may not have, as a state dict."""
-    state = None if deployment is None else deployment.initial_state()
-    some = torch.tensor([0 if state is None else 1])
+def _agree_on_initial(graph: DataGraph, settings: Settings, deployment: Deployment | None) -> InitialWeights | None:
+    """The initial weights of the rank that leads, whose files the others may not have."""
+    own = None if deployment is None else deployment.initial
+    stored = {} if own is None or own.transform is None else own.transform.arrays()
+    some = torch.tensor([own is not None, "feature_scale" in stored, "target_scale" in stored], dtype=torch.int64)
     distributed.broadcast(some)
-    if not some.item():
+    given, features, targets = some.tolist()
+    if not given:
         return None
-    if state is None:
-        network = build_network(graph.num_features, graph.num_outputs, settings)
-        shapes = network.shapes()
-        state = to_state_dict(network, {name: torch.zeros(shapes[name], dtype=settings.torch_dtype) for name in shapes})
-    for part in state.values():
-        distributed.broadcast(part)
-    return state
+    if own is None:
+        shapes = build_network(graph.num_features, graph.num_outputs, settings).shapes()
+        params = {name: np.empty(shape, dtype=settings.dtype) for name, shape in shapes.items()}
+        lengths = [graph.num_features] * 2 * features + [graph.num_outputs] * 2 * targets
+        transform = Transform(*(np.empty(length) for length in lengths)) if features else None
+        own = InitialWeights(params, transform)
+    for part in (*own.params.values(), *({} if own.transform is None else own.transform.arrays()).values()):
+        distributed.broadcast(torch.from_numpy(part))  # in place
+    return own
 
 
 def divide_agents(deployment: Deployment, size: int) -> NDArray[np.int64]:

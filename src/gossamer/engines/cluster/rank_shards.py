@@ -89,5 +89,6 @@ def start_on_shards(folder: Path, steps: int | None = None) -> Run:
     check_same_run(settings, fingerprint)
     assert share.hosting is not None  # `take_share` requires it
     engine = make_engine(share.hosting, settings)
-    run = Run(settings, None, build_share_host(share, settings), fingerprint, engine, plan=plan)
+    host = build_share_host(share, settings)
+    run = Run(settings, None, host, fingerprint, engine, plan=plan, share_transform=share.transform)
     return directory.restore_checkpoint(folder, run)

@@ -1,9 +1,10 @@
 """Bounds on the numbers that agents send and keep, beyond which no training works.
 
-Every number is at most MAGNITUDE_LIMIT. From the second consensus of an epoch on, a message's largest number is at most
-GROWTH_LIMIT times the largest of: what its sender sent on this link before, what its receiver sends there now, and
-GROWTH_FLOOR. An agent checks what it sends against the same bounds, without the receiver's part, and ends as diverged.
-So a message beyond the bounds does not come from an honest agent.
+Every number is at most MAGNITUDE_LIMIT, but for sums of scores, which are in the units of the targets. From the second
+consensus of an epoch on, a message's largest number is at most GROWTH_LIMIT times the largest of: what its sender sent
+on this link before, what its receiver sends there now, and GROWTH_FLOOR. An agent checks what it sends against the same
+bounds, without the receiver's part, and ends as diverged. So a message beyond the bounds does not come from an honest
+agent.
 """
 
 import math
@@ -41,7 +42,7 @@ class MagnitudeBounds:
         """Refuse to send what the receiver would refuse: the run has diverged."""
         if not math.isfinite(size):
             raise DivergedError("numbers that are not finite")
-        if size > MAGNITUDE_LIMIT:
+        if size > MAGNITUDE_LIMIT and exchange.phase is not Phase.SCORES:
             raise DivergedError(f"numbers beyond {MAGNITUDE_LIMIT:.0e}")
         if exchange.phase is Phase.CONSENSUS:
             key = exchange.index, receiver
@@ -52,7 +53,7 @@ class MagnitudeBounds:
 
     def check_incoming(self, exchange: Outbox, sender: int, size: float) -> None:
         """Refuse a message whose largest number is beyond the bounds."""
-        if size > MAGNITUDE_LIMIT:
+        if size > MAGNITUDE_LIMIT and exchange.phase is not Phase.SCORES:
             raise RefusedError("too large", f"{size:.1e} in a {exchange.phase} message")
         if exchange.phase is Phase.CONSENSUS:
             key = exchange.index, sender
@@ -60,4 +61,5 @@ class MagnitudeBounds:
             if size > GROWTH_LIMIT * known:
                 raise RefusedError("too large", f"{size:.1e} in a consensus, after {known:.1e}")
             self._received[key] = size
-        self.greatest = max(self.greatest, (size, sender, str(exchange.phase)))
+        if exchange.phase is not Phase.SCORES:
+            self.greatest = max(self.greatest, (size, sender, str(exchange.phase)))

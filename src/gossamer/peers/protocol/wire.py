@@ -28,7 +28,7 @@ PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
 STATUS, FRAME = 0, 1
 DTYPES = (torch.float32, torch.float64, torch.uint8)
 PLANS = ("full", "train", "site")  # evaluation; training; planning between sites
-PHASES = ("forward", "backward", "consensus", "planning")
+PHASES = ("forward", "backward", "consensus", "planning", "scores")
 Position = tuple[int, int]  # of an exchange in a run: the step, and its number within the step
 Buffer = bytes | memoryview
 

@@ -1,7 +1,7 @@
 """Typed models of the JSON files of peers: shard.json of an agent or a site, and an agent's metrics.jsonl."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -78,3 +78,5 @@ class AgentEvaluation(Document):
     train: StoredSums
     validation: StoredSums
     test: StoredSums
+    network: dict[Literal["train", "validation", "test"], dict[str, Score]] | None = None  # scores of all agents
+    best_step: Count | None = None

@@ -6,7 +6,7 @@ key.secret           its secret key, where keys were made with the shards (0600)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.agents.share import Share, make_share
+from gossamer.agents.sums import plan_tree
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.manifests import ShardManifest
@@ -58,11 +59,13 @@ def cut_shards(
         )
     whole = prepare_cut(deployment)
     keep = checkpoints_to_keep(diameter(links), settings)
+    tree = plan_tree(links)
+    assert tree is not None  # links connect all agents
     shards = []
     for k in range(m):
         neighbours = {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()}
         membership = Membership(k, run, contacts[k], neighbours, tuple(verify_keys or [None] * m))
-        shards.append(Shard(membership, make_share(whole, [k]), settings, keep))
+        shards.append(Shard(membership, replace(make_share(whole, [k]), tree=tree[k]), settings, keep))
     return shards
 
 
