@@ -12,7 +12,8 @@ from gossamer.data import DATASETS
 from gossamer.errors import GossamerError
 from gossamer.model.layers import ACTIVATIONS, LAYERS
 from gossamer.model.shift import SHIFTS
-from gossamer.runs.settings import PRESETS, Settings, make_settings
+from gossamer.runs.presets import PRESETS
+from gossamer.runs.settings import Settings, make_settings
 from gossamer.topology import MIXING_WEIGHTS, TOPOLOGIES
 
 TABLES = {

@@ -102,7 +102,7 @@ ROW_CODEC_NAMES = Choices(
     "ROW_CODECS",
 )
 BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
-PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"}, "gossamer.runs.settings", "PRESETS")
+PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"}, "gossamer.runs.presets", "PRESETS")
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
 DECAY_NAMES = Choices({"first": "the first layer's", "all": "all layers'"})
 DTYPE_NAMES = Choices(_plain("float32", "float64"))

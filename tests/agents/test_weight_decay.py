@@ -32,7 +32,8 @@ def test_the_gradient_of_the_decay_is_that_of_half_the_squares(layers: str, opti
     found = {name: part.clone() for name, part in before.items()}
     host.add_decay(found, params)
     leaves = {name: part.clone().requires_grad_() for name, part in params.items()}
-    penalty = DECAY / 2 * sum(w.square().sum() for name, w in leaves.items() if is_decayed(name, layers)) / M
+    squares = [w.square().sum() for name, w in leaves.items() if is_decayed(name, layers)]
+    penalty = DECAY / 2 * torch.stack(squares).sum() / M
     added = torch.autograd.grad(penalty, list(leaves.values()), allow_unused=True)
     for (name, part), more in zip(before.items(), added, strict=True):
         assert (more is not None) == is_decayed(name, layers)
@@ -72,7 +73,7 @@ def test_training_equals_the_recursion_on_the_whole_graph(
     assert len(case.problem.layers) == 2
     options: dict[str, Any] = {"rule": rule, "step_size": eta, "track": track, "weight_decay": DECAY}
     start = case.weights(case.host())
-    plan = {"track": track, "weight_decay": DECAY}
+    plan: dict[str, Any] = {"track": track, "weight_decay": DECAY}
     reference, other = (
         recursion(case.problem, start, torch.tensor(case.combination), rule, eta, steps, decayed=decayed, **plan)
         for decayed in (DECAYED[layers], DECAYED["all" if layers == "first" else "first"])

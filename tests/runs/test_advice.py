@@ -89,7 +89,7 @@ def test_what_is_not_known_is_no_reason_to_warn() -> None:
 @pytest.mark.parametrize(("gamma", "warned"), [(",gamma=0.4", True), ("", False)])
 def test_agents_that_are_driven_apart_are_warned_of_once(gamma: str, warned: bool) -> None:
     settings = make_settings(
-        {"agents": 10, "topology": "complete", "steps": 90, "compress": f"choco:randk=0.1{gamma}", "baselines": False}
+        {"preset": "paper", "agents": 10, "topology": "complete", "steps": 90, "compress": f"choco:randk=0.1{gamma}"}
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
@@ -102,7 +102,8 @@ def test_agents_that_are_driven_apart_are_warned_of_once(gamma: str, warned: boo
 def train_and_catch(dataset: Any, **options: Any) -> tuple[api.Result, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
-        result = api.train(dataset, **{"agents": 2, "topology": "complete", "baselines": False, **options})
+        small = {"preset": "paper", "agents": 2, "topology": "complete", "baselines": False}
+        result = api.train(dataset, **{**small, **options})
     return result, [str(one.message) for one in caught]
 
 

@@ -20,7 +20,7 @@ from gossamer.runs.settings import Settings, make_settings
 
 
 def settings(**options: Any) -> Settings:
-    return make_settings({"dataset": "case", "agents": 4, "hidden": 5, **options})
+    return make_settings({"preset": "paper", "dataset": "case", "agents": 4, "hidden": 5, **options})
 
 
 @pytest.mark.parametrize("kind", ["ring", "line"])

@@ -114,6 +114,7 @@ def test_a_reference_that_diverges_does_not_spoil_the_run(tmp_path: Path) -> Non
         result = train(
             graph,
             out=tmp_path / "run",
+            preset="paper",
             agents=4,
             steps=20,
             topology="complete",

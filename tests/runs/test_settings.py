@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.errors import GossamerError
 from gossamer.runs.directory import read_run_settings
-from gossamer.runs.settings import PRESETS, Settings, make_settings, read_stored_settings
+from gossamer.runs.presets import PRESETS
+from gossamer.runs.settings import Settings, make_settings, read_stored_settings
 from gossamer.runs.toml_files import read_settings
 
 

@@ -6,7 +6,7 @@ Settings are checked without PyTorch, so that a mistake shows at once; what need
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gossamer.choices import (
     ACTIVATION_NAMES,
@@ -26,6 +26,8 @@ from gossamer.choices import (
 )
 from gossamer.errors import GossamerError, shown
 from gossamer.runs.hints import make_hint
+from gossamer.runs.presets import fill_from_preset
+from gossamer.runs.setting_types import Compression, OptionalText, Text, Widths
 
 if TYPE_CHECKING:
     import torch
@@ -35,56 +37,9 @@ if TYPE_CHECKING:
 
 MOST_COMPLAINTS = 10  # of one file, in a message
 MOST_AGENTS = 1 << 16
-MOST_WIDTH, MOST_LAYERS = 1 << 20, 64  # of the hidden layers
 MOST_STEPS = 10**12
 MOST_THREADS = 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
-
-# Settings of the paper (Sec. V-A) where they differ from the defaults, which are chosen to work without tuning.
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "paper": {
-        "standardise": False,
-        "bias": False,
-        "update": "momentum",
-        "step_size": 0.5,
-        "weight_decay": 0.0,
-        "decay_layers": "all",
-        "steps": 500,
-        "initial_deviation": 1e-3,
-        "keep": "last",
-    },
-}
-
-
-def _split_widths(value: Any) -> Any:
-    """Accept 64, "64,32" and [64, 32]."""
-    if isinstance(value, int):
-        return (value,)
-    if isinstance(value, str):
-        return tuple(part for part in value.replace(" ", "").split(",") if part)
-    return value
-
-
-def _check_one_line(value: Any) -> Any:
-    if value is not None and not value.isprintable():
-        raise ValueError("expected text without control characters")
-    return value
-
-
-def _check_compression(value: str) -> str:
-    from gossamer.agents.consensus import parse_method
-
-    try:
-        parse_method(value)
-    except GossamerError as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-Text = Annotated[str, Field(max_length=4000), AfterValidator(_check_one_line)]  # a name or a path
-OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(_check_one_line)]
-Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
 class Settings(BaseModel):
@@ -140,9 +95,7 @@ class Settings(BaseModel):
         default="gcn", description=f"Kind of layers: {LAYER_NAMES}."
     )
     order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(_split_widths), Field(max_length=MOST_LAYERS)] = Field(
-        default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
-    )
+    hidden: Widths = Field(default=(64,), description="Widths of the hidden layers, as in 64 or 64,32.")
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
     )
@@ -219,9 +172,7 @@ class Settings(BaseModel):
     )
     initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
-    compress: Annotated[str, Field(max_length=100), AfterValidator(_check_compression)] = Field(
-        default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
-    )
+    compress: Compression = Field(default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}.")
     boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
         default=0,
         description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}; the same "
@@ -247,9 +198,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
-        """Put the preset's values in place of those that are not given."""
-        name = values.get("preset", "default") if isinstance(values, dict) else None
-        return {**PRESETS.get(name, {}), **values} if isinstance(name, str) else values
+        return fill_from_preset(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _choose_one_codec(self) -> "Settings":
