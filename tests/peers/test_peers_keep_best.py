@@ -40,7 +40,7 @@ def check(folders: list[Path], expected: Run) -> None:
         for record in expected.history:
             whole = by_step[record["step"]]["network"]
             for mask in ("train", "validation", "test"):
-                scores = record[mask]  # type: ignore[literal-required]
+                scores = record[mask]
                 assert whole[mask]["accuracy"] == scores["accuracy"]
                 assert whole[mask]["loss"] == pytest.approx(scores["loss"], abs=1e-10)
 

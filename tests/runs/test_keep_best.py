@@ -14,7 +14,14 @@ from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
 
-FEW = {"agents": 3, "topology": "complete", "hidden": 6, "baselines": False, "dtype": "float64", "evaluate_every": 1}
+FEW: dict[str, Any] = {
+    "agents": 3,
+    "topology": "complete",
+    "hidden": 6,
+    "baselines": False,
+    "dtype": "float64",
+    "evaluate_every": 1,
+}
 
 
 def train(**changes: Any) -> gossamer.Result:
@@ -68,7 +75,7 @@ def test_patience_ends_runs_and_references_for_good(tmp_path: Path) -> None:
     again = gossamer.resume(tmp_path, graph=draw_block_graph())
     assert again.complete
     for one in ("distributed", "centralised", "graphless"):
-        assert again.summary[one] == result.summary[one]  # type: ignore[literal-required]
+        assert again.summary[one] == result.summary[one]
     with pytest.raises(GossamerError, match=r"patience = 3 counts steps from the best .* take keep = 'best'"):
         make_settings({"patience": 3, "keep": "last"})
 
