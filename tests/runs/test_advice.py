@@ -129,7 +129,7 @@ def test_classes_without_a_training_label_are_warned_of(names: tuple[str, ...] |
 
 
 def test_the_loss_of_guessing_is_that_of_the_best_constant() -> None:
-    settings = make_settings({"agents": 2, "topology": "complete"})
+    settings = make_settings({"agents": 2, "topology": "complete", "standardise": False})
     classes = start_run(path_graph(train=[0, 1, 2], validation=[], targets=[0, 1, 1, 0]), settings)
     assert measure_guessing(classes) == pytest.approx(-(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3)
     values = start_run(path_graph(train=[0, 1, 2], validation=[], targets=[[1.0, 8], [2, 8], [6, 2], [0, 0]]), settings)

@@ -1,7 +1,6 @@
 """Parts of all commands: error messages and exit codes, settings from the command line, data, progress."""
 
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -91,10 +90,6 @@ def combine_settings(dataset: str | None, options: Options) -> "Settings":
         given = Path(value or "")
         if value not in (None, *DATASET_NAMES.names, *ASSIGNMENT_NAMES.names) and given.exists():
             settings = settings.model_copy(update={name: str(given.resolve())})
-    if settings.track is None and settings.tracks and os.environ.get("RANK", "0") == "0":
-        err.print(
-            "adam follows a tracked estimate of the whole gradient; --no-track: each agent's own", highlight=False
-        )
     log.debug("settings: %s", settings)
     return settings
 

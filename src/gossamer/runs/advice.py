@@ -49,7 +49,7 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
 def warn_of_masks(graph: DataGraph) -> None:
     """Scores on an empty mask are unknown."""
     for name, mask, purpose in (
-        ("validation", graph.validation, "nothing shows when training should end"),
+        ("validation", graph.validation, "nothing shows which weights are best, and the last ones are kept"),
         ("test", graph.test, "nothing shows how well the network does on new vertices"),
     ):
         if not mask.any():
@@ -151,8 +151,8 @@ def warn_after_training(run: Run, loss: float, disagreement: float) -> None:
     if guessing > 0 and not loss < NO_BETTER * guessing:
         warnings.warn(
             f"nothing was learnt: after {step} steps the training loss is {loss:.4g}, and the best guess that is the "
-            f"same for all vertices has {guessing:.4g}; try another --step-size, --update adam, more --steps, or "
-            "features and targets on a scale of about 1",
+            f"same for all vertices has {guessing:.4g}; try another --step-size, more --steps, or the default --update "
+            "with --standardise",
             GossamerWarning,
             stacklevel=2,
         )

@@ -24,6 +24,11 @@ SYNONYMS = {
     "dtype": "precision",
     "threads": "num_threads n_jobs",
     "dataset": "data graph",
+    "patience": "early_stopping early_stop early_stopping_patience early_stopping_rounds",
+    "keep": "keep_best save_best restore_best restore_best_weights",
+    "standardise": "standardize normalise normalize normalise_features normalize_features scale_features",
+    "initial_deviation": "init_std initialisation_std weight_std",
+    "preset": "recipe profile",
     "symmetrise": "symmetrize symmetric undirected to_undirected",
     "assignment": "partition partitioner partitioning",
     "evaluate_every": "eval_every eval_interval log_every",
@@ -36,12 +41,10 @@ SYNONYMS = {
 REMARKS = {
     "num_layers": "{hidden} holds the widths of the hidden layers: 64 for two layers, 64,64 for three",
     "device": "computation is on the CPU, on as many threads as {threads} says",
-    "patience": "training takes as many steps as {steps} says",
     "k": "{order} is the order of a layer's filter: 2 where ChebConv has K = 3",
 }
 REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])
 REMARKS |= dict.fromkeys(("cuda", "gpu", "gpus", "accelerator"), REMARKS["device"])
-REMARKS |= dict.fromkeys(("early_stopping", "early_stop"), REMARKS["patience"])
 
 
 def make_hint(name: str, known: Collection[str], spell: Callable[[str], str] = repr) -> str:
