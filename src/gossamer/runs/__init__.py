@@ -2,7 +2,7 @@
 
 The code is organised as follows:
     settings         typed settings of a run
-    setting_types    types of single settings
+    setting_checks   spellings and mistakes of settings
     presets          named values of the settings that are not given
     hints            the word that is used here for one that is not
     options          settings as keyword arguments, for type checkers

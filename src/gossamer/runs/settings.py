@@ -6,7 +6,7 @@ Settings are checked without PyTorch, so that a mistake shows at once; what need
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gossamer.choices import (
     ACTIVATION_NAMES,
@@ -27,7 +27,7 @@ from gossamer.choices import (
 from gossamer.errors import GossamerError, shown
 from gossamer.runs.hints import make_hint
 from gossamer.runs.presets import fill_from_preset
-from gossamer.runs.setting_types import Compression, OptionalText, Text, Widths
+from gossamer.runs.setting_checks import check_codecs, check_compression, check_one_line, check_patience, split_widths
 
 if TYPE_CHECKING:
     import torch
@@ -37,9 +37,13 @@ if TYPE_CHECKING:
 
 MOST_COMPLAINTS = 10  # of one file, in a message
 MOST_AGENTS = 1 << 16
+MOST_WIDTH, MOST_LAYERS = 1 << 20, 64  # of the hidden layers
 MOST_STEPS = 10**12
 MOST_THREADS = 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
+Text = Annotated[str, Field(max_length=4000), AfterValidator(check_one_line)]  # a name or a path
+OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(check_one_line)]
+Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
 class Settings(BaseModel):
@@ -95,7 +99,9 @@ class Settings(BaseModel):
         default="gcn", description=f"Kind of layers: {LAYER_NAMES}."
     )
     order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
-    hidden: Widths = Field(default=(64,), description="Widths of the hidden layers, as in 64 or 64,32.")
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(split_widths), Field(max_length=MOST_LAYERS)] = Field(
+        default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
+    )
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
     )
@@ -172,7 +178,9 @@ class Settings(BaseModel):
     )
     initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
-    compress: Compression = Field(default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}.")
+    compress: Annotated[str, Field(max_length=100), AfterValidator(check_compression)] = Field(
+        default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
+    )
     boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
         default=0,
         description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}; the same "
@@ -201,21 +209,9 @@ class Settings(BaseModel):
         return fill_from_preset(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
-    def _choose_one_codec(self) -> "Settings":
-        if self.boundary_bits and self.boundary_codec not in ("none", f"quantised-{self.boundary_bits}"):
-            raise ValueError(
-                f"boundary_bits = {self.boundary_bits} and boundary_codec = {self.boundary_codec!r} ask for two codecs "
-                "of the same rows; give one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_patience(self) -> "Settings":
-        if self.patience and self.keep != "best":
-            raise ValueError(
-                f"patience = {self.patience} counts steps from the best validation score, which keep = {self.keep!r} "
-                "does not follow; take keep = 'best'"
-            )
+    def _check_together(self) -> "Settings":
+        check_codecs(self.boundary_bits, self.boundary_codec)
+        check_patience(self.patience, self.keep)
         return self
 
     @property
