@@ -219,7 +219,10 @@ def test_what_a_peer_keeps(tmp_path: Path) -> None:
     folder = tmp_path
     records = MetricsLog(folder / "metrics.jsonl")
     for step in (0, 5):
-        records.add(step, {name: torch.tensor([1.0, float("nan"), 2.0]) for name in ("train", "validation", "test")})
+        records.add(
+            step,
+            {name: torch.tensor([1.0, float("nan"), 2.0, 0.0, 0.5, 1.0]) for name in ("train", "validation", "test")},
+        )
     reader = Reader(lambda: read_metrics_log(folder / "metrics.jsonl"), str(folder))
     reader.over_json(folder / "metrics.jsonl")
     reader.over_bytes(folder / "metrics.jsonl", 200)

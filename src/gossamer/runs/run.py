@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents.host import Host
-from gossamer.agents.measures import Scores, evaluate, scores
+from gossamer.agents.measures import evaluate
+from gossamer.agents.ranking import rank_outputs, score_exactly
+from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores, find_task
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress
@@ -59,17 +61,41 @@ class Run:
     def complete(self) -> bool:
         return self.host.step >= self.settings.steps
 
-    def scores(self) -> Scores:
-        """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
-        _, sums = self.engine.run(evaluate(self.host))
-        whole = {name: self.engine.total(part.double()) for name, part in sums.items()}
-        return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
+    @property
+    def score(self) -> ScoreKind:
+        """The score to validate on."""
+        return choose_score(self.settings.score, find_task(self.host.full_pass.targets))
+
+    def scores(self, ranking: bool = False) -> Scores:
+        """Loss and other scores on each mask, every vertex with its own agent's weights.
+
+        Ranking scores, for which all hosts' outputs are gathered, if they are asked for or validated on.
+        """
+        outputs, sums = self.engine.run(evaluate(self.host))
+        parts = self.engine.total(torch.cat(list(sums.values()))).split([len(part) for part in sums.values()])
+        task = find_task(self.host.full_pass.targets)
+        found = compute_scores([dict(zip(sums, parts, strict=True))], task, outputs.shape[-1])
+        if task != "regression" and (ranking or self.score.needs_ranking):
+            for mask, scores in self._rank(outputs).items():
+                found[mask] |= scores
+        return found
+
+    def _rank(self, outputs: Tensor) -> Scores:
+        """Exact ranking scores on each mask from the hosted vertices' outputs."""
+        on = self.host.full_pass
+        everyone, targets = self._gather(outputs), self._gather(on.targets.double()).to(on.targets.dtype)
+        masks = {name: self._gather(mask.double()).bool() for name, mask in on.masks.items()}
+        return {name: score_exactly(*rank_outputs(everyone[mask], targets[mask])) for name, mask in masks.items()}
 
     def predict(self) -> Tensor:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order."""
         outputs, _ = self.engine.run(evaluate(self.host))
-        ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
-        ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
+        return self._gather(outputs)
+
+    def _gather(self, part: Tensor) -> Tensor:
+        """All hosts' rows in vertex order, from those of the hosted vertices."""
+        ordered = part.new_zeros(self.description["num_vertices"], *part.shape[1:])
+        ordered[torch.from_numpy(self.host.full_pass.vertices)] = part
         return self.engine.total(ordered)
 
 

@@ -118,6 +118,7 @@ def measure_scores(run: Run) -> Record:
     found = run.scores()
     return {
         "step": run.host.step,
+        "score": run.score.key(),
         "train": found["train"],
         "validation": found["validation"],
         "test": found["test"],
