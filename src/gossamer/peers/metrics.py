@@ -2,17 +2,20 @@
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gossamer.agents.measures import ScoreSums
+import torch
+
+from gossamer.agents.scores import Scores, ScoreSums, Task, compute_scores
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
 
-AgentMetrics = dict[str, Any]  # step, and for each mask the sums of losses and hits or squared errors, and a count
+AgentMetrics = dict[str, Any]  # step, and for each mask the sums of agents/scores.py
 
 
 class MetricsLog:
@@ -29,7 +32,7 @@ class MetricsLog:
 
     def add(self, step: int, sums: ScoreSums) -> None:
         """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""
-        self.last = {"step": step, **{name: part.tolist() for name, part in sums.items()}}
+        self.last = {"step": step, **{name: list(map(_shorten, part.tolist())) for name, part in sums.items()}}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(wait_for_descriptor(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
             file.write(to_json(self.last).encode() + b"\n")
@@ -46,7 +49,27 @@ def read_metrics_log(path: Path) -> list[AgentMetrics]:
         try:
             stored = validate(AgentEvaluation, parse_json(line, source), source)
         except GossamerError as error:
-            raise GossamerError(f"{error}; remove the line") from None
+            raise GossamerError(f"{error}; remove the line, or finish the run with the version that wrote it") from None
         sums = {name: [math.nan if s is None else s for s in getattr(stored, name)] for name in MASKS}
         by_step[stored.step] = {"step": stored.step, **sums}
     return [by_step[step] for step in sorted(by_step)]
+
+
+def score_agents(parts: Iterable[AgentMetrics], task: Task, width: int) -> Scores:
+    """Scores from the sums of some agents, for a network with so many outputs."""
+    return compute_scores(
+        [
+            {
+                name: torch.tensor([math.nan if s is None else s for s in part[name]], dtype=torch.float64)
+                for name in MASKS
+            }
+            for part in parts
+        ],
+        task,
+        width,
+    )
+
+
+def _shorten(value: float) -> float:
+    """A whole number without a point: most sums are counts."""
+    return int(value) if value.is_integer() else value

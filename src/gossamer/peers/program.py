@@ -7,8 +7,9 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
-from gossamer.agents.measures import ScoreSums, evaluate
+from gossamer.agents.measures import evaluate
 from gossamer.agents.rules import StateDict
+from gossamer.agents.scores import ScoreSums, choose_score, find_task
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
@@ -32,13 +33,14 @@ def train_from(
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
+    binned = choose_score(settings.score, find_task(host.full_pass.targets)).needs_ranking
     while True:
         t = host.step
         if t % settings.checkpoint_every == 0 or t == settings.steps:
             check_checkpoint(host.params.values(), host.state.values())  # a restart would restore a diverged state
             checkpoints.save(t, host.params, host.state)
         if _is_evaluated(settings, t):
-            _, sums = yield from label_exchanges("full", t, evaluate(host))
+            _, sums = yield from label_exchanges("full", t, evaluate(host, binned))
             on_record(t, sums)
         if t >= settings.steps:
             return
