@@ -50,7 +50,7 @@ EDGES = {  # third-party libraries, each behind few modules
     "zmq": {"peers/network/sockets.py", "peers/network/monitor.py"},
     "nacl": {"peers/protocol/signatures.py"},
     "torch.distributed": {"engines/cluster/distributed.py"},
-    "sklearn": {"data/digits.py"},
+    "sklearn": {"data/digits.py", "agents/ranking.py"},
     "matplotlib": {
         "report/curves.py",
         "report/agent_graph.py",

@@ -5,6 +5,7 @@ import pytest
 from gossamer import choices
 from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.agents.rules import UPDATE_RULES
+from gossamer.agents.scores import SCORES
 from gossamer.assignment import ASSIGNMENTS
 from gossamer.choices import Choices
 from gossamer.commands.options import PANELS
@@ -27,6 +28,7 @@ TABLES = {
     "UPDATE_NAMES": tuple(UPDATE_RULES),
     "ROW_CODEC_NAMES": ("none", *ROW_CODECS),
     "PRESET_NAMES": tuple(PRESETS),
+    "SCORE_NAMES": ("auto", *SCORES),
 }
 ALL = {name: value for name, value in vars(choices).items() if isinstance(value, Choices)}
 

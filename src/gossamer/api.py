@@ -160,10 +160,10 @@ def resume(
         else:
             graph = load(graph, symmetrise=directory.read_run_settings(path).symmetrise)
         run = directory.read_run(path, graph, start, steps, shift)
-        histories = directory.read_references(path)
+        histories, summary = directory.read_references(path), directory.read_summary(path)
         if run.engine.leads:
-            directory.save_summary(path, run, directory.read_summary(path))  # a killed run goes on to the new steps
-        result = Result(run, baseline_histories=histories)
+            directory.save_summary(path, run, summary)  # a killed run goes on to the new steps
+        result = Result(run, summary, histories)
         return finish(result, graph, path, observers, should_stop, display)
 
 
@@ -228,28 +228,33 @@ def finish(
         if folder is not None and run.engine.leads:
             directory.save_summary(folder, run, {})
         raise
-    result.summary = summarise(run)
+    before, result.summary = result.summary, summarise(run)
     warn_after_training(run, result.summary["distributed"]["train"]["loss"], result.summary.get("disagreement", 0.0))
     if not run.engine.leads:
         return result
     if folder is not None:
         directory.save_summary(folder, run, result.summary, result.complete)
     if settings.baselines and run.complete and graph is not None:
-        _train_references(result, graph, should_stop, show)
+        _train_references(result, before, graph, should_stop, show)
     if folder is not None:
         _save(folder, result)
     return result
 
 
-def _train_references(result: Result, graph: DataGraph, should_stop: ShouldStop, show: Display) -> None:
-    """Train the references that are not done, and add them to the summary; a stop leaves out the rest."""
+def _train_references(
+    result: Result, before: Summary, graph: DataGraph, should_stop: ShouldStop, show: Display
+) -> None:
+    """Train the references that are not done, and add them to the summary; a stop leaves out the rest. Those that are
+    done keep the scores of the summary from before."""
     settings = result.run.settings
     for name, reference in baseline_settings(settings).items():
         if name == "centralised" and settings.agents == 1:
             result.baseline_histories[name] = result.run.history
         done = result.baseline_histories.get(name)
         if done and has_ended(done, settings):
-            result.summary[name] = select_scores(find_kept_record(done))
+            same = name == "centralised" and settings.agents == 1
+            found = select_scores(find_kept_record(done))
+            result.summary[name] = result.summary["distributed"] if same else before.get(name, found)
             continue
         shift = result.run.deployment.shift if result.run.own_shift and name == "centralised" else None
         initial = result.run.deployment.initial if name == "centralised" else None
@@ -271,6 +276,6 @@ def _save(folder: Path, result: Result) -> None:
     draw_curves(
         folder / "curves.png",
         {"distributed": result.run.history, **result.baseline_histories},
-        result.run.description["num_classes"] is not None,
+        result.run.score,
         title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
     )

@@ -104,5 +104,19 @@ ROW_CODEC_NAMES = Choices(
 BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
 PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"}, "gossamer.runs.presets", "PRESETS")
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
+SCORE_NAMES = Choices(
+    {
+        "auto": "accuracy of classes, micro_f1 of labels, mse of real values",
+        "accuracy": "share of right decisions",
+        "macro_f1": "mean over classes",
+        "micro_f1": "over all decisions",
+        "roc_auc": "",
+        "average_precision": "",
+        "loss": "what is trained on",
+    }
+    | _plain("mse", "mae", "rmse", "r2"),
+    "gossamer.agents.scores",
+    "SCORES",
+)
 DECAY_NAMES = Choices({"first": "the first layer's", "all": "all layers'"})
 DTYPE_NAMES = Choices(_plain("float32", "float64"))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import torch
 
-from gossamer.agents import MASKS
-from gossamer.agents.measures import disagreement, scores
+from gossamer.agents.measures import disagreement
+from gossamer.agents.scores import find_task
 from gossamer.api import Display, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
-from gossamer.peers.metrics import read_metrics_log
+from gossamer.peers.metrics import read_metrics_log, score_agents
 from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.advice import warn_before_training
@@ -59,14 +59,14 @@ def gather(
 def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
     step and of the weights that are kept."""
-    classes = run.deployment.graph.num_classes is not None
+    task, width = find_task(run.host.full_pass.targets), run.deployment.graph.num_outputs
     tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
-        sums = [{name: torch.tensor(record[name], dtype=torch.float64) for name in MASKS} for record in records]
-        found = scores(sums, classes)
+        found = score_agents(records, task, width, run.target_scale)
         record: Record = {
             "step": records[0]["step"],
+            "score": run.score.key(binned=True),
             "train": found["train"],
             "validation": found["validation"],
             "test": found["test"],

@@ -7,7 +7,8 @@ import torch
 from agents.cases import make_case
 from oracles.whole_graph import gradients, outputs
 
-from gossamer.agents.measures import disagreement, evaluate, scores
+from gossamer.agents.measures import disagreement, evaluate
+from gossamer.agents.scores import compute_scores
 from gossamer.engines.simulation import Simulation, run, run_together
 from gossamer.runs.training import stationarity
 
@@ -40,7 +41,7 @@ def test_scores_count_every_vertex_once_over_several_hosts() -> None:
     right = y.argmax(-1) == case.problem.targets
     each = torch.nn.functional.cross_entropy(y, case.problem.targets, reduction="none")
     parts = run_together([evaluate(case.host(group)) for group in ([0, 2], [1], [3, 4])])
-    found = scores([sums for _, sums in parts], classes=True)
+    found = compute_scores([sums for _, sums in parts], "multi-class", 3)
     for name in ("train", "validation", "test"):
         mask = torch.tensor(getattr(case.graph, name))
         assert found[name]["accuracy"] == pytest.approx(float(right[mask].double().mean()))
@@ -50,7 +51,7 @@ def test_scores_count_every_vertex_once_over_several_hosts() -> None:
 def test_real_targets_are_scored_by_squared_error() -> None:
     case = make_case(batch=3)
     _, sums = run(evaluate(case.host()))
-    found = scores([sums], classes=False)
+    found = compute_scores([sums], "regression", 3)
     y = outputs(case.problem, case.weights(case.host()), None, step=None)
     error = ((y - case.problem.targets) ** 2).mean(-1)
     for name in ("train", "validation", "test"):

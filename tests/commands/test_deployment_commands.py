@@ -4,6 +4,7 @@ import json
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from gossamer.agents.scores import Task
 from gossamer.cli import app
 from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.metrics import score_agents
 from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport
@@ -118,20 +121,34 @@ def test_a_site_whose_secret_lies_in_its_shard_already_is_made_whole_or_not_at_a
     assert (folder / "shard.json").is_file()
 
 
-@pytest.mark.parametrize(("classes", "score"), [(True, "25.0%"), (False, "0.2500")])
-def test_the_table_of_a_launch_has_a_row_for_each_agent(classes: bool, score: str) -> None:
-    measured = {"train": [4.0, 1.0, 8.0], "validation": [2.0, 1.0, 4.0], "test": [0.0, 0.0, 0.0]}
+@pytest.mark.parametrize(
+    ("task", "score", "heading", "held_out", "shown"),
+    [
+        ("multi-class", "accuracy", "acc", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "25.0%"),
+        ("multi-class", "macro_f1", "macro F1", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "0.2000"),
+        ("regression", "mse", "mse", [2.0, 4, 4, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], "0.25"),
+    ],
+)
+def test_the_table_of_a_launch_has_a_row_for_each_agent(
+    task: Task, score: str, heading: str, held_out: list[float], shown: str
+) -> None:
+    nothing = [0.0] * len(held_out)
+    measured = {"train": [4.0, 8.0, 8.0, *nothing[3:]], "validation": held_out, "test": nothing}
     state: PeerReport = {
         "agent": 0, "step": 7, "planning": False, "epoch": 1, "metrics": measured, "neighbours": [1, 2],
         "bytes_in": 3_000_000, "bytes_out": 2_000_000, "planned_bytes": {}, "refused": {}, "refused_from": {},
         "dropped": 0, "cpu_seconds": 0.0, "finished": False, "all_done": False, "waiting_for": [2], "waited": 5.0,
     }  # fmt: skip
-    table = process_table({0: state}, 2, 9, classes)
-    shown = {str(column.header): list(column.cells) for column in table.columns}
-    assert shown["accuracy" if classes else "mse"][0] == score
-    assert shown["neighbours"][0] == "1, 2"
-    assert shown["waiting for"] == ["2 (5 s)", "(starting)"]
-    assert shown["step"] == ["7", ""]
+    table = process_table({0: state}, 2, 9, score, partial(score_agents, task=task, width=2))
+    cells = {str(column.header): list(column.cells) for column in table.columns}
+    assert cells["loss"][0] == "0.5000"
+    assert cells[heading][0] == shown
+    assert cells["neighbours"][0] == "1, 2"
+    assert cells["waiting for"] == ["2 (5 s)", "(starting)"]
+    assert cells["step"] == ["7", ""]
+    state["metrics"] = None
+    table = process_table({0: state}, 2, 9, score, partial(score_agents, task=task, width=2))
+    assert [next(iter(column.cells)) for column in table.columns][2:4] == ["-", "-"]
 
 
 def test_a_peer_without_a_shard_or_a_neighbour_says_so(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import math
 import re
 import sys
 import types
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gossamer.observers import (
     make_tensorboard_observer,
 )
 from gossamer.observers.plain_lines import make_report_writer
+from gossamer.peers.metrics import score_agents
 
 OPTIONS: dict[str, Any] = {
     "agents": 4, "hidden": 5, "topology": "complete", "steps": 7, "evaluate_every": 3, "baselines": False,
@@ -59,10 +61,12 @@ def test_lines_have_a_time_a_step_a_loss_and_a_score() -> None:
 
 def test_reports_of_processes_become_a_line_when_all_have_evaluated() -> None:
     lines: list[str] = []
-    follow = make_report_writer(lines.append, 2, 100, "accuracy")
+    measure = partial(score_agents, task="multi-class", width=2)
+    follow = make_report_writer(lines.append, 2, 100, "accuracy", measure)
 
     def report(step: int) -> dict[str, Any]:
-        return {"metrics": {"step": step, "train": [2.0, 1.0, 4], "validation": [1.0, 3.0, 4], "test": [0.0, 0.0, 0]}}
+        held_out = [1.0, 4, 4, 2, 1, 3, 1, 2, 2]  # 3 of 4 right
+        return {"metrics": {"step": step, "train": [2.0, 4, 4, *[0] * 6], "validation": held_out, "test": [0] * 9}}
 
     follow({0: report(10)})
     follow({0: report(10), 1: {"metrics": None}})

@@ -66,18 +66,24 @@ def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path.write_bytes(whole[:-5])  # a crash in the middle of a line
     assert [record["step"] for record in read_metrics_log(path)] == [0, 10]
     again = MetricsLog(path)
-    assert again.last == {"step": 10, **{name: [10.0, 1.0, 2.0] for name in ("train", "validation", "test")}}
+    assert again.last == {
+        "step": 10,
+        **{name: [10.0, 1.0, 2.0, 0.5, 0.0, 1.0] for name in ("train", "validation", "test")},
+    }
     again.add(PeerEvaluation(10, _sums(10)))  # back at step 10
     again.add(PeerEvaluation(20, _sums(20)))
     assert path.read_bytes().startswith(whole[: whole.rindex(b"{")])  # nothing is written anew
     assert [record["step"] for record in read_metrics_log(path)] == [0, 10, 20]
+    path.write_text('{"step": 0, "train": [1, 2, 3], "validation": [1, 2, 3], "test": [1, 2, 3]}\n')
+    with pytest.raises(GossamerError, match=r"train: .* at least 6 items .*finish the run with the version that wrote"):
+        read_metrics_log(path)  # of an older version
     path.write_bytes(b"[]\n" + whole)
     with pytest.raises(GossamerError, match=r"metrics\.jsonl, line 1 should hold an object, found .*; remove"):
         read_metrics_log(path)
 
 
 def _sums(step: int) -> dict[str, torch.Tensor]:
-    return {name: torch.tensor([step, 1.0, 2.0]) for name in ("train", "validation", "test")}
+    return {name: torch.tensor([step, 1.0, 2.0, 0.5, 0.0, 1.0]) for name in ("train", "validation", "test")}
 
 
 class Heard:

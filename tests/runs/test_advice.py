@@ -113,7 +113,7 @@ def test_an_empty_mask_is_warned_of_and_its_score_is_a_dash(mask: str, capsys: p
     (text,) = messages
     assert text.startswith(f"the {mask} mask is empty")
     assert f"mark some labelled vertices for {mask}" in text
-    show_scores(Console(width=100), {"distributed": result.summary["distributed"]})
+    show_scores(Console(width=100), {"distributed": result.summary["distributed"]}, "accuracy")
     shown = capsys.readouterr().out
     assert "nan" not in shown
     assert " - " in shown

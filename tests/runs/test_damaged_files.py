@@ -220,7 +220,7 @@ def test_what_a_peer_keeps(tmp_path: Path) -> None:
     folder = tmp_path
     records = MetricsLog(folder / "metrics.jsonl")
     for step in (0, 5):
-        sums = {name: torch.tensor([1.0, float("nan"), 2.0]) for name in ("train", "validation", "test")}
+        sums = {name: torch.tensor([1.0, float("nan"), 2.0, 0.0, 0.5, 1.0]) for name in ("train", "validation", "test")}
         records.add(PeerEvaluation(step, sums))
     reader = Reader(lambda: read_metrics_log(folder / "metrics.jsonl"), str(folder))
     reader.over_json(folder / "metrics.jsonl")

@@ -28,6 +28,9 @@ KNOWN = tuple(Settings.model_fields)
         ("p", "dropout"),
         ("drop", "dropout"),
         ("batch_size", "batch"),
+        ("metric", "score"),
+        ("scoring", "score"),
+        ("monitor", "score"),
         ("LR", "step_size"),
         ("agent", "agents"),
         ("topologie", "topology"),
@@ -49,7 +52,7 @@ def test_what_there_is_instead(name: str, text: str) -> None:
         make_settings({name: 1})
 
 
-@pytest.mark.parametrize("name", ["zzz", "verbose", "scheduler", "callbacks", "metric", "help", "", "--"])
+@pytest.mark.parametrize("name", ["zzz", "verbose", "scheduler", "callbacks", "help", "", "--"])
 def test_none_rather_than_an_absurd_one(name: str) -> None:
     assert make_hint(name, KNOWN) == ""
 

@@ -22,7 +22,9 @@ The code is organised as follows:
     rules            update rules: gd, momentum, adam, and optimisers of torch.optim
     counter_rng      counter-based random numbers: dropout, initial weights
     dropout          entries of a layer's input zeroed, differentiable
-    measures         scores, disagreement, stationarity
+    measures         evaluation of all vertices, disagreement, the mean of the weights
+    scores           sums of losses, decisions and errors that hosts can add, and their scores
+    ranking          area under the ROC curve and average precision, exact or from histograms
     selection        the weights of the best validation score
     sums             sums over all agents, along a spanning tree
 """

@@ -1,6 +1,6 @@
-"""Measures of a run: scores (eq. (7)), disagreement, and the mean of the agents' weights (eq. (9))."""
+"""Measures of a run: outputs and their scores (eq. (7)), disagreement, the mean of the agents' weights (eq. (9))."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 
 import numpy as np
 import torch
@@ -9,49 +9,24 @@ from torch import Tensor
 from gossamer.agents.batches import split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
-from gossamer.agents.passes import Pass
-from gossamer.agents.share import MASKS
+from gossamer.agents.scores import ScoreSums, score_sums
 from gossamer.agents.step import forward
 from gossamer.model import Params
-from gossamer.model.losses import losses
 
 EVALUATION = 1 << 20  # first number of an evaluation's parts, so that a codec draws other numbers than in training
 MAGNITUDE_LIMIT = 1e12  # of every weight: in float32 the sum of a million squares is finite
-ScoreSums = dict[str, Tensor]  # for each mask: [sum of losses, number right or sum of squared errors, count]
-Scores = dict[str, dict[str, float]]
 
 
-def evaluate(host: Host) -> Generator[Outbox, Inbox, tuple[Tensor, ScoreSums]]:
-    """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores."""
+def evaluate(host: Host, binned: bool = False) -> Generator[Outbox, Inbox, tuple[Tensor, ScoreSums]]:
+    """Every hosted vertex's output with its own agent's weights (eq. (7)), and the sums of its scores (scores.py)."""
     parts: list[Tensor] = []
     sums: ScoreSums = {}
     for number, on in enumerate(split_chunks(host, host.full_pass)):
         outputs, _ = yield from forward(host, on, number=EVALUATION + number)
         parts.append(outputs)
-        for name, part in score_sums(on, outputs).items():
+        for name, part in score_sums(on, outputs, binned).items():
             sums[name] = sums[name] + part if name in sums else part
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0], sums
-
-
-def score_sums(on: Pass, outputs: Tensor) -> ScoreSums:
-    """Sums over the hosted vertices, so that several hosts' can be added."""
-    each = losses(outputs, on.targets)
-    hit = (outputs.argmax(-1) == on.targets).to(each.dtype) if on.targets.dtype == torch.int64 else each
-    return {
-        name: torch.stack([each[mask].sum(), hit[mask].sum(), mask.sum().to(each.dtype)])
-        for name, mask in on.masks.items()
-    }
-
-
-def scores(parts: Iterable[ScoreSums], classes: bool) -> Scores:
-    """Mean loss, and accuracy or mean squared error, on each mask; NaN on an empty one."""
-    hosts = list(parts)
-    result: Scores = {}
-    for name in MASKS:
-        loss, hit, count = sum(part[name].double() for part in hosts).tolist()  # type: ignore[union-attr]
-        mean = (loss / count, hit / count) if count else (float("nan"), float("nan"))
-        result[name] = {"loss": mean[0], "accuracy" if classes else "mse": mean[1]}
-    return result
 
 
 def disagreement(params: Params) -> float:

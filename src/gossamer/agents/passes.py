@@ -35,6 +35,7 @@ class Pass:
     ]  # for each layer, those of dropout's random numbers (of selected entries in both orders)
     targets: Tensor
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
+    weights: Tensor | None = None  # of the examples in the loss, shaped as the masks; None: all 1
     fraction: float = 1.0  # of the training examples' time steps that it holds, for a mini-batch
 
     def input(self, index: int, x: Tensor, key: tuple[int, int] | None) -> LayerInput:

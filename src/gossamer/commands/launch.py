@@ -1,6 +1,7 @@
 """`gossamer launch`: every agent as a process of its own on this machine, with one table for all."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,22 +70,25 @@ def launch(
 
 def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer import launching
+    from gossamer.agents.scores import find_task
     from gossamer.observers.plain_lines import make_report_writer
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
+    from gossamer.peers.metrics import score_agents
     from gossamer.report import agent_tables
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
     directory.save_start(folder, state)
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
-    classes = graph.num_classes is not None
+    task, score = find_task(state.host.full_pass.targets), state.score.key(binned=True)
     began = time.monotonic()
     m, steps = state.deployment.num_agents, state.settings.steps
-    write_lines = make_report_writer(print_line, m, steps, "accuracy" if classes else "mse")
+    measure = partial(score_agents, task=task, width=graph.num_outputs)
+    write_lines = make_report_writer(print_line, m, steps, score, measure)
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():
             if err.is_terminal:
-                live.update(agent_tables.process_table(reports, m, steps, classes))
+                live.update(agent_tables.process_table(reports, m, steps, score, measure))
             else:
                 write_lines(reports)
     state.seconds = time.monotonic() - began

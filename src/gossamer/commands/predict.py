@@ -118,7 +118,7 @@ def _predict(
     from gossamer.runs import directory
 
     run = directory.read_weights(folder, graph, start)
-    outputs, scores = run.predict(), run.scores()  # by all ranks
+    outputs, scores = run.predict(), run.scores(ranking=True)  # by all ranks
     if not run.engine.leads:
         return
     target = out or folder / "predictions.csv"
@@ -126,7 +126,7 @@ def _predict(
     if as_json:
         print_json({"predictions": str(target), **scores})
     else:
-        terminal.show_scores(Console(), {"distributed": scores})
+        terminal.show_scores(Console(), {"distributed": scores}, run.score.name)
         _print_target(graph, target)
 
 

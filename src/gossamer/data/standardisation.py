@@ -55,6 +55,12 @@ class Transform:
         scale, offset = (outputs.new_tensor(part) for part in (self.target_scale, self.target_offset))
         return outputs * scale + offset
 
+    def find_target_scale(self) -> "Tensor | None":
+        """The scale of targets as a tensor; None for classes."""
+        import torch
+
+        return None if self.target_scale is None else torch.from_numpy(self.target_scale)
+
     def arrays(self) -> dict[str, Floats]:
         """The arrays by name, to be stored."""
         return {name: part for name, part in vars(self).items() if part is not None}

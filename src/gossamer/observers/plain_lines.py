@@ -1,11 +1,16 @@
 """Progress as lines of text with time stamps, for output that goes to a file or a pipe."""
 
+import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record
+
+if TYPE_CHECKING:
+    from gossamer.agents.scores import Scores
+    from gossamer.peers.metrics import AgentMetrics
 
 WriteLine = Callable[[str], object]
 
@@ -21,14 +26,16 @@ def make_line_display(write: WriteLine) -> Callable[[str, int, int], Observer]:
 
 def describe_record(record: Record, last: int) -> str:
     """Step, training loss and validation score of an evaluation, as text."""
-    held_out = {name: value for name, value in record["validation"].items() if name != "loss"}
-    scores = "".join(f", validation {name} {value:.4f}" for name, value in held_out.items())
-    return f"step {record['step']} of {last}, loss {record['train']['loss']:.4f}{scores}"
+    held_out = f"validation {record['score']} {record['validation'][record['score']]:.4f}"
+    return f"step {record['step']} of {last}, loss {record['train']['loss']:.4f}, {held_out}"
 
 
-def make_report_writer(write: WriteLine, num_agents: int, last: int, score: str) -> Callable[..., None]:
+def make_report_writer(
+    write: WriteLine, num_agents: int, last: int, score: str, measure: "Callable[[Sequence[AgentMetrics]], Scores]"
+) -> Callable[..., None]:
     """A function that follows the reports of agents' processes and writes a line when all have evaluated again.
 
+    `measure` makes scores of the agents' sums.
     The loss and the score are those of each agent's last evaluation; some agents may be a few steps ahead.
     """
     written = -1
@@ -40,11 +47,11 @@ def make_report_writer(write: WriteLine, num_agents: int, last: int, score: str)
         if len(found) < num_agents or step <= written:
             return
         written = step
-        loss, _, labelled = map(sum, zip(*(metrics["train"] for metrics in found), strict=True))
-        _, hits, held = map(sum, zip(*(metrics["validation"] for metrics in found), strict=True))
+        scores = measure(found)
+        loss, held_out = scores["train"]["loss"], scores["validation"][score]
         text = f"{num_agents} agents: step {step} of {last}"
-        text += f", loss {loss / labelled:.4f}" if labelled else ""
-        write(_stamp(text + (f", validation {score} {hits / held:.4f}" if held else "")))
+        text += "" if math.isnan(loss) else f", loss {loss:.4f}"
+        write(_stamp(text + ("" if math.isnan(held_out) else f", validation {score} {held_out:.4f}")))
 
     return follow
 

@@ -2,9 +2,14 @@
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from gossamer.agents.scores import Scores, Task, compute_scores
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
@@ -12,8 +17,8 @@ from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
 
-# step, and for each mask the sums of losses and hits or squared errors, and a count; where all agents select the same
-# weights also `network`, the scores of all agents on each mask, and `best_step`
+# step, and for each mask the sums of agents/scores.py; where all agents select the same weights also `network`, the
+# scores of all agents on each mask, and `best_step`
 AgentMetrics = dict[str, Any]
 
 
@@ -31,7 +36,8 @@ class MetricsLog:
 
     def add(self, evaluation: PeerEvaluation) -> None:
         """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""
-        self.last = {"step": evaluation.step, **{name: part.tolist() for name, part in evaluation.own.items()}}
+        sums = {name: list(map(_shorten, part.tolist())) for name, part in evaluation.own.items()}
+        self.last = {"step": evaluation.step, **sums}
         if evaluation.whole is not None:
             self.last["network"] = evaluation.whole
         if evaluation.best_step is not None:
@@ -52,9 +58,30 @@ def read_metrics_log(path: Path) -> list[AgentMetrics]:
         try:
             stored = validate(AgentEvaluation, parse_json(line, source), source)
         except GossamerError as error:
-            raise GossamerError(f"{error}; remove the line") from None
+            raise GossamerError(f"{error}; remove the line, or finish the run with the version that wrote it") from None
         sums = {name: [math.nan if s is None else s for s in getattr(stored, name)] for name in MASKS}
         by_step[stored.step] = {"step": stored.step, **sums}
         if stored.best_step is not None:
             by_step[stored.step]["best_step"] = stored.best_step
     return [by_step[step] for step in sorted(by_step)]
+
+
+def score_agents(parts: Iterable[AgentMetrics], task: Task, width: int, scale: Tensor | None = None) -> Scores:
+    """Scores from the sums of some agents, for a network with so many outputs and targets divided by `scale`."""
+    return compute_scores(
+        [
+            {
+                name: torch.tensor([math.nan if s is None else s for s in part[name]], dtype=torch.float64)
+                for name in MASKS
+            }
+            for part in parts
+        ],
+        task,
+        width,
+        scale,
+    )
+
+
+def _shorten(value: float) -> float:
+    """A whole number without a point: most sums are counts."""
+    return int(value) if value.is_integer() else value

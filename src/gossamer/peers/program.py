@@ -8,11 +8,12 @@ import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
 from gossamer.agents.exchange import Phase
-from gossamer.agents.measures import Scores, ScoreSums, evaluate, scores
+from gossamer.agents.measures import evaluate
 from gossamer.agents.rules import StateDict
+from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, choose_score, compute_scores, find_task
 from gossamer.agents.selection import find_best_step, has_waited, keep_if_best
-from gossamer.agents.share import MASKS
-from gossamer.agents.sums import TreeNode, sum_over_tree
+from gossamer.agents.share import MASKS, Share
+from gossamer.agents.sums import sum_over_tree
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
@@ -47,20 +48,21 @@ def train_from(
     checkpoints: Checkpoints,
     step: int,
     on_record: Callable[[PeerEvaluation], None],
-    tree: TreeNode | None = None,
+    share: Share | None = None,
 ) -> Generator[PlannedExchange, Inbox, Host]:
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order. Returns the host as
-    its last checkpoint has it."""
+    its last checkpoint has it. `share` is needed where all agents select the same weights."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
+    score = _choose_score(host, settings)
     while True:
         t, last = host.step, host.step >= settings.steps
         if t % settings.checkpoint_every == 0 or last:
             _save(checkpoints, host)
         if _is_evaluated(settings, t):
-            own, whole = yield from label_exchanges("full", t, _evaluate_together(host, tree))
+            own, whole = yield from label_exchanges("full", t, _evaluate_together(host, score, share))
             if whole is not None:
-                keep_if_best(host, _validation_score(whole))
+                keep_if_best(host, score.signed(whole["validation"][score.key(binned=True)]))
                 last = last or has_waited(host, settings.patience)
             on_record(PeerEvaluation(t, own, whole, find_best_step(host)))
         if last:
@@ -75,21 +77,24 @@ def _save(checkpoints: Checkpoints, host: Host) -> None:
     checkpoints.save(host.step, host.params, host.state)
 
 
-def _evaluate_together(host: Host, tree: TreeNode | None) -> Generator[Outbox, Inbox, tuple[ScoreSums, Scores | None]]:
+def _evaluate_together(
+    host: Host, score: ScoreKind, share: Share | None
+) -> Generator[Outbox, Inbox, tuple[ScoreSums, Scores | None]]:
     """The sums of this agent's scores and, if the best weights are kept, the scores of all agents' sums."""
-    _, own = yield from evaluate(host)
+    _, own = yield from evaluate(host, score.needs_ranking)
     if not host.training.keep_best:
         return own, None
-    if tree is None:
+    if share is None or share.tree is None:
         raise GossamerError("agents that keep the best weights need a spanning tree: cut the shards again")
-    total = yield from sum_over_tree(tree, torch.cat([own[name] for name in MASKS]), Phase.SCORES)
+    total = yield from sum_over_tree(share.tree, torch.cat([own[name] for name in MASKS]), Phase.SCORES)
     whole = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
-    return own, scores([whole], host.full_pass.targets.dtype == torch.int64)
+    task, width = find_task(host.full_pass.targets), host.network.layers[-1].outputs
+    scale = None if share.transform is None else share.transform.find_target_scale()
+    return own, compute_scores([whole], task, width, scale)
 
 
-def _validation_score(whole: Scores) -> float:
-    validation = whole["validation"]
-    return validation["accuracy"] if "accuracy" in validation else -validation["mse"]
+def _choose_score(host: Host, settings: Settings) -> ScoreKind:
+    return choose_score(settings.score, find_task(host.full_pass.targets))
 
 
 def label_exchanges(
@@ -145,9 +150,9 @@ class MessageSchedule:
         return max((torch.Size(shape).numel() for shape in shapes), default=0)
 
 
-def make_schedule(host: Host, settings: Settings, tree: TreeNode | None = None) -> MessageSchedule:
+def make_schedule(host: Host, settings: Settings, share: Share | None = None) -> MessageSchedule:
     """The schedule of a run, read off its generators by running them with zeros for messages."""
-    length = len(host.topologies)
+    length, score = len(host.topologies), _choose_score(host, settings)
 
     def expect(number: int) -> TopologyMessages:
         """Look at the first step of each kind with this topology, if there is one."""
@@ -157,7 +162,8 @@ def make_schedule(host: Host, settings: Settings, tree: TreeNode | None = None) 
             mixed: list_expected("train", training_step(_copy_at(host, step)), host.torch_dtype)
             for mixed, step in kinds.items()
         }
-        full = list_expected("full", _evaluate_together(_copy_at(host, number), tree), host.torch_dtype)
+        evaluation = _evaluate_together(_copy_at(host, number), score, share)
+        full = list_expected("full", evaluation, host.torch_dtype)
         return TopologyMessages(full, found.get(False, ()), found.get(True, ()))
 
     return MessageSchedule(settings, tuple(map(expect, range(length))))

@@ -108,8 +108,8 @@ class ProgressLog:
 
 def _describe(report: PeerReport) -> str:
     text = f"agent {report['agent']}: step {report['step']}, epoch {report['epoch']}"
-    loss, _, count = (report["metrics"] or {}).get("train", (0.0, 0.0, 0))
-    text += f", loss {loss / count:.4f}" if count else ""
+    loss, weight, *_ = (report["metrics"] or {}).get("train", (0.0, 0.0))
+    text += f", loss {loss / weight:.4f}" if weight else ""
     text += ", all agents have finished" if report["all_done"] else ", finished" if report["finished"] else ""
     refused = {reason: n for reason, n in report["refused"].items() if n and reason not in RECOVERY_REASONS}
     if refused:

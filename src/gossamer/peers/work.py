@@ -67,14 +67,14 @@ class ShardWork:
     def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog) -> None:
         self._settings, self._folder, self._metrics = shard.settings, folder, metrics
         self._host = build_share_host(shard.share, shard.settings)
-        self._schedule = make_schedule(self._host, shard.settings, shard.share.tree)
-        self._tree = shard.share.tree
+        self._schedule = make_schedule(self._host, shard.settings, shard.share)
+        self._share = shard.share
         self.keep = shard.keep
         self.max_message_bytes = self._schedule.largest * shard.settings.torch_dtype.itemsize
         self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
     def program(self, step: int) -> Program:
-        last = yield from train_from(self._host, self._settings, self.store, step, self._metrics.add, self._tree)
+        last = yield from train_from(self._host, self._settings, self.store, step, self._metrics.add, self._share)
         write_tensors(self._folder / "weights.safetensors", restore_best(last).params, PRIVATE)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:

@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     terminal         tables in the terminal
+    score_text       names and numbers of scores as text
     result_text      a result as a few lines, and as a table in notebooks
     agent_tables     tables of agents: shards, processes
     bars             progress bars

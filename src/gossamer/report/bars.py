@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from gossamer.report.curves import LABELS
+from gossamer.report.score_text import format_score, label_score
 from gossamer.runs.records import Record
 
 
@@ -72,11 +73,9 @@ class TrainingBars:
             update(completed=step)
 
         def on_record(record: Record) -> None:
-            held_out = record["validation"]
+            score = record["score"]
             measures = f"loss {record['train']['loss']:.4f} "
-            accuracy = held_out.get("accuracy")
-            score = f"mse {held_out['mse']:.3f}" if accuracy is None else f"acc {accuracy:.1%}"
-            measures += score.replace("nan%", "-").replace("nan", "-")  # an empty validation mask has no score
+            measures += f"{label_score(score, short=True)} {format_score(score, record['validation'][score])}"
             if name == "distributed":
                 measures += f" apart {record['disagreement']:.0e}"
             update(measures=measures)

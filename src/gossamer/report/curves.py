@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from gossamer.files import write_atomically
+from gossamer.report.score_text import label_score
 from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from gossamer.agents.scores import ScoreKind
 
 # Colour-blind safe colours (Okabe and Ito 2008, Color universal design); one method, one colour in every figure.
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
@@ -23,13 +26,12 @@ class _Look(TypedDict):
     linewidth: float
 
 
-def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], classes: bool, title: str) -> None:
-    """Draw the evaluations of each model; written whole or not at all."""
+def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], score: "ScoreKind", title: str) -> None:
+    """Draw the evaluations of each model with the score that they are validated on; written whole or not at all."""
     from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
 
     figure = Figure(figsize=(12, 3.8), layout="constrained")
-    loss, score, apart = figure.subplots(1, 3)
-    measure = "accuracy" if classes else "mse"
+    loss, held_out, apart = figure.subplots(1, 3)
     for name, history in reversed(list(histories.items())):
         steps = [record["step"] for record in history]
         look: _Look = {
@@ -38,18 +40,18 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], classes: 
             "linewidth": 2.0 if name == "distributed" else 1.5,
         }
         loss.plot(steps, [record["train"]["loss"] for record in history], **look)
-        score.plot(steps, [record["test"][measure] for record in history], **look)
+        held_out.plot(steps, [record["test"][record["score"]] for record in history], **look)
         if name == "distributed":
             apart.plot(steps, [record["disagreement"] for record in history], **look)
     loss.set(title="Training loss", xlabel="step", yscale="log")
-    score.set(title="Test accuracy" if classes else "Test mean squared error", xlabel="step")
-    if not classes:
-        score.set_yscale("log")
+    held_out.set(title="Test score", xlabel="step", ylabel=label_score(score.name))
+    if not score.higher_is_better:
+        held_out.set_yscale("log")
     apart.set(title="Disagreement between agents", xlabel="step")
     if any(record["disagreement"] > 0 for record in histories["distributed"]):
         apart.set_yscale("log")
-    tidy(loss, score, apart)
-    score.legend(frameon=False, reverse=True)
+    tidy(loss, held_out, apart)
+    held_out.legend(frameon=False, reverse=True)
     figure.suptitle(title)
     save_figure(figure, path)
 

@@ -1,6 +1,5 @@
 """Tables in the terminal, at the end of a command."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, get_args
@@ -10,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gossamer.report.curves import LABELS
+from gossamer.report.score_text import format_score, label_score
 from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
@@ -65,31 +65,28 @@ def show_claims(console: Console, outcome: ClaimTable, verdict: str, folder: Pat
     )
 
 
-def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-    """Print a row for each model: loss and score on each mask."""
-    first = next(iter(models.values()))
-    measure = "accuracy" if "accuracy" in first["test"] else "mse"
-    table = Table(
-        caption=f"train, validation, test: {'accuracy' if measure == 'accuracy' else 'mean squared error'}",
-        caption_justify="right",
-    )
-    table.add_column("model")
-    for heading in ("training loss", "train", "validation", "test"):
-        table.add_column(heading, justify="right")
-
-    def shown(value: float) -> str:
-        if math.isnan(value):  # of an empty mask
-            return "-"
-        return f"{value:.1%}" if measure == "accuracy" else f"{value:.4g}"
-
+def show_scores(console: Console, models: Mapping[str, Mapping[str, Mapping[str, float]]], main: str) -> None:
+    """Print a row for each model: loss and main score on each mask; then the other scores on the test mask."""
+    table = _start_table("training loss", "train", "validation", "test")
+    table.caption = f"train, validation, test: {label_score(main)}"
+    others = [name for name in next(iter(models.values()))["test"] if name != main]
+    more = _start_table(*map(label_score, others))
+    more.caption = "other scores on test"
     for name, scores in models.items():
-        table.add_row(
-            LABELS[name],
-            f"{scores['train']['loss']:.4f}",
-            *(shown(scores[mask][measure]) for mask in ("train", "validation", "test")),
-            style="bold" if name == "distributed" else None,
-        )
+        style = "bold" if name == "distributed" else None
+        shown = (format_score(main, scores[mask].get(main)) for mask in ("train", "validation", "test"))
+        table.add_row(LABELS[name], f"{scores['train']['loss']:.4f}", *shown, style=style)
+        more.add_row(LABELS[name], *(format_score(other, scores["test"].get(other)) for other in others), style=style)
     console.print(table)
+    console.print(more)
+
+
+def _start_table(*headings: str) -> Table:
+    table = Table(caption_justify="right")
+    table.add_column("model")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def show_result(console: Console, run: "Run", summary: Summary, folder: Path) -> None:
@@ -114,7 +111,7 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
         )
     models: tuple[ModelName, ...] = get_args(ModelName)
-    show_scores(console, {name: summary[name] for name in models if name in summary})
+    show_scores(console, {name: summary[name] for name in models if name in summary}, summary["score"])
     if settings.agents > 1:
         console.print(f"Disagreement between agents: {summary['disagreement']:.2e}", highlight=False)
         _show_messages(console, summary["messages"])

@@ -24,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from gossamer.agents.scores import find_task
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
@@ -228,8 +229,8 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
     found = read_newest_checkpoint(folder, run)
     if found is not None:
         run = restore_weights(run, found.params, found.step, found.state, str(found.path))
-        classes = run.host.full_pass.targets.dtype == torch.int64
-        read = read_evaluations(folder / "metrics.jsonl", Evaluation, "accuracy" if classes else "mse")
+        basic = "mse" if find_task(run.host.full_pass.targets) == "regression" else "accuracy"
+        read = read_evaluations(folder / "metrics.jsonl", Evaluation, basic)
         history = cast(list[Record], read)
         check_order(history, str(folder / "metrics.jsonl"))
         run.history = [record for record in history if record["step"] <= found.step]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.agents.share import MASKS
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, shown
 from gossamer.files import write_atomically
 from gossamer.runs.documents import read_lines, to_json, validate
 from gossamer.runs.manifests import Evaluation
@@ -26,14 +26,17 @@ def write_evaluations(path: Path, history: Sequence[Record]) -> None:
 
 
 def read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:
-    """Evaluations of a file, which must all have this score."""
+    """Evaluations of a file, which must all have this score, and the one that they name as validated on."""
     records: list[dict[str, Any]] = []
     for source, content in read_lines(path):
         record = validate(model, content, source)
-        for mask in MASKS if score is not None else ():
-            if score not in getattr(record, mask).model_fields_set:
-                raise GossamerError(f"{source}: {mask} has no {score}, which this run's evaluations have")
-        records.append(_null_is_nan(content))
+        usual = "accuracy" if "accuracy" in record.test.model_fields_set else "mse"  # that of older versions
+        validated = record.score or usual
+        for mask in MASKS:
+            for name in (score or usual, validated):
+                if name not in getattr(record, mask).model_fields_set:
+                    raise GossamerError(f"{source}: {mask} has no {shown(name)}, which this run's evaluations have")
+        records.append({**_null_is_nan(content), "score": validated})
     return records
 
 

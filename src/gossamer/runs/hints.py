@@ -33,6 +33,7 @@ SYNONYMS = {
     "assignment": "partition partitioner partitioning",
     "evaluate_every": "eval_every eval_interval log_every",
     "checkpoint_every": "save_every",
+    "score": "metric metrics scoring monitor scorer",
     "compress": "compression quantization quantisation quantize",
     "consensus_every": "local_steps local_epochs communicate_every",
     "out": "output output_dir out_dir save_dir logdir log_dir run_dir",

@@ -78,7 +78,7 @@ def predict_unlabelled(
 
 def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any]:
     """Changed settings: nothing is trained, so that agents need the links of the data alone."""
-    untrained = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None}
+    untrained = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None, "score": "auto"}
     common: dict[str, Any] = untrained | {"standardise": False}  # by the network's own transform
     if not over_agents:
         return common | {"agents": 1, "assignment": "bfs", "topology": "complete", "keep_links": 1.0}

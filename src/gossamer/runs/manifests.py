@@ -144,11 +144,20 @@ class ModelHeader(Document):
 
 
 class MaskScores(Document):
-    """Loss, and accuracy of classes or mean squared error of real values."""
+    """Scores of a mask (agents/scores.py): loss, accuracy or mean squared error, and others if they are known."""
 
     loss: Score
     accuracy: Score = None
+    macro_f1: Score = None
+    micro_f1: Score = None
+    roc_auc: Score = None
+    average_precision: Score = None
+    roc_auc_binned: Score = None
+    average_precision_binned: Score = None
     mse: Score = None
+    mae: Score = None
+    rmse: Score = None
+    r2: Score = None
 
     @model_validator(mode="after")
     def _check_metric(self) -> "MaskScores":
@@ -158,9 +167,10 @@ class MaskScores(Document):
 
 
 class Evaluation(Document):
-    """A line of metrics.jsonl in a run directory."""
+    """A line of metrics.jsonl in a run directory. One of an older version lacks the validated score's name."""
 
     step: Count
+    score: str = ""
     train: MaskScores
     validation: MaskScores
     test: MaskScores

@@ -118,13 +118,13 @@ def _list_scores(summary: Mapping[str, Any]) -> list[str]:
     models = [model for model in CARD_MODELS if model in summary]
     if not models:
         return ["None: the run has not been evaluated."]
-    measures = list(summary[models[0]]["test"])
-    head = [f"{mask} {measure}" for mask in CARD_MASKS for measure in measures]
+    names = list(summary[models[0]]["test"])
     rows = [
-        [model, *(_number(summary[model][mask].get(measure)) for mask in CARD_MASKS for measure in measures)]
+        [model, mask, *(_number(summary[model][mask].get(name)) for name in names)]
         for model in models
+        for mask in CARD_MASKS
     ]
-    table = [["model", *head], ["---"] * (len(head) + 1), *rows]
+    table = [["model", "mask", *names], ["---"] * (len(names) + 2), *rows]
     lines = [f"| {' | '.join(row)} |" for row in table]
     apart = _number(summary.get("disagreement"))
     return [*lines, f"\nDistributed: each vertex with its own agent's weights, which disagree by {apart}."]

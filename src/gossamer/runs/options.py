@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     mix_first: bool
     keep: str
     patience: int
+    score: str
     initial_deviation: float | None
     same_initial: bool | None
     initial: str | Path | Mapping[str, Any] | None

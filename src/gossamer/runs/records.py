@@ -9,9 +9,10 @@ PhaseName = Literal["forward", "backward", "consensus"]
 
 
 class Record(TypedDict):
-    """One evaluation; the scores of a mask are its `loss` and `accuracy` or `mse`."""
+    """One evaluation; the scores of a mask are its `loss` and others of the task (agents/scores.py)."""
 
     step: int
+    score: str  # name of the one that is validated on
     train: dict[str, float]
     validation: dict[str, float]
     test: dict[str, float]
@@ -84,6 +85,7 @@ class Description(TypedDict):
 class Summary(TypedDict, total=False):
     """The object of `--json`; a run that has not ended lacks some of it."""
 
+    score: str  # name of the one that is validated on
     distributed: dict[str, dict[str, float]]  # scores of each mask
     centralised: dict[str, dict[str, float]]
     graphless: dict[str, dict[str, float]]

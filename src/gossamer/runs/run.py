@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.agents.host import Host
-from gossamer.agents.measures import Scores, evaluate, scores
+from gossamer.agents.measures import evaluate
+from gossamer.agents.ranking import rank_outputs, score_exactly
+from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores, find_task
 from gossamer.agents.selection import has_waited, restore_best
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
@@ -53,6 +55,11 @@ class Run:
         return self.share_transform if self.full_deployment is None else self.full_deployment.transform
 
     @property
+    def target_scale(self) -> Tensor | None:
+        """Factor of real values' errors in the units of the given targets."""
+        return None if self.transform is None else self.transform.find_target_scale()
+
+    @property
     def description(self) -> Description:
         """Data and topology in numbers, for reports."""
         return self.plan or describe_deployment(self.deployment)
@@ -73,20 +80,51 @@ class Run:
         """The host with the weights to keep, of the best validation score or of the last step."""
         return restore_best(self.host)
 
-    def scores(self) -> Scores:
-        """Loss and accuracy or mean squared error on each mask, every vertex with its own agent's weights."""
-        _, sums = self.engine.run(evaluate(self.host))
-        whole = {name: self.engine.total(part.double()) for name, part in sums.items()}
-        return scores([whole], self.host.full_pass.targets.dtype == torch.int64)
+    @property
+    def score(self) -> ScoreKind:
+        """The score to validate on."""
+        return choose_score(self.settings.score, find_task(self.host.full_pass.targets))
+
+    def scores(self, ranking: bool = False) -> Scores:
+        """Loss and other scores on each mask, every vertex with its own agent's weights.
+
+        Ranking scores, for which all hosts' outputs are gathered, if they are asked for or validated on.
+        """
+        return self._score(self.host, ranking)
+
+    def final_scores(self) -> Scores:
+        """All scores that fit the task, with the weights that are kept."""
+        return self._score(self.kept, ranking=True)
+
+    def _score(self, host: Host, ranking: bool) -> Scores:
+        outputs, sums = self.engine.run(evaluate(host))
+        parts = self.engine.total(torch.cat(list(sums.values()))).split([len(part) for part in sums.values()])
+        task = find_task(host.full_pass.targets)
+        found = compute_scores([dict(zip(sums, parts, strict=True))], task, outputs.shape[-1], self.target_scale)
+        if task != "regression" and (ranking or self.score.needs_ranking):
+            for mask, scores in self._rank(outputs).items():
+                found[mask] |= scores
+        return found
+
+    def _rank(self, outputs: Tensor) -> Scores:
+        """Exact ranking scores on each mask from the hosted vertices' outputs."""
+        on = self.host.full_pass
+        everyone, targets = self._gather(outputs), self._gather(on.targets.double()).to(on.targets.dtype)
+        masks = {name: self._gather(mask.double()).bool() for name, mask in on.masks.items()}
+        return {name: score_exactly(*rank_outputs(everyone[mask], targets[mask])) for name, mask in masks.items()}
 
     def predict(self) -> Tensor:
         """Distributed inference (eq. (5)-(7)): the network's output for every vertex, in vertex order; real values in
         the units of the given targets."""
         outputs, _ = self.engine.run(evaluate(self.kept))
-        ordered = outputs.new_zeros(self.description["num_vertices"], *outputs.shape[1:])
-        ordered[torch.from_numpy(self.host.full_pass.vertices)] = outputs
-        whole = self.engine.total(ordered)
+        whole = self._gather(outputs)
         return whole if self.transform is None else self.transform.restore_outputs(whole)
+
+    def _gather(self, part: Tensor) -> Tensor:
+        """All hosts' rows in vertex order, from those of the hosted vertices."""
+        ordered = part.new_zeros(self.description["num_vertices"], *part.shape[1:])
+        ordered[torch.from_numpy(self.host.full_pass.vertices)] = part
+        return self.engine.total(ordered)
 
 
 class StartRun(Protocol):

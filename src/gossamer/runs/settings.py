@@ -20,6 +20,7 @@ from gossamer.choices import (
     MIXING_NAMES,
     PRESET_NAMES,
     ROW_CODEC_NAMES,
+    SCORE_NAMES,
     SHIFT_NAMES,
     TOPOLOGY_NAMES,
     UPDATE_NAMES,
@@ -163,6 +164,9 @@ class Settings(BaseModel):
         ge=0,
         le=MOST_STEPS,
         description="Stop when the best validation score is so many steps old; 0 takes all steps.",
+    )
+    score: Annotated[str, AfterValidator(SCORE_NAMES.check)] = Field(
+        default="auto", description=f"Score to validate on: {SCORE_NAMES}."
     )
     initial_deviation: float | None = Field(
         default=None,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from gossamer.agents.measures import Scores
+from gossamer.agents.scores import Scores, find_task, list_scores
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import measure_scores
+from gossamer.runs.training import measure_disagreement
 
 
 def select_scores(record: Record) -> Scores:
@@ -27,26 +27,29 @@ def has_ended(history: Sequence[Record], settings: Settings) -> bool:
     return last["step"] >= settings.steps or 0 < settings.patience <= waited
 
 
-def evaluate_kept(run: Run) -> Record:
-    """The evaluation of the weights that are kept; a run that was stopped between two evaluations is evaluated now."""
-    kept = run.kept
-    found = next((record for record in run.history if record["step"] == kept.step), None)
-    return found or {**measure_scores(run), "stationarity": run.history[-1]["stationarity"]}
+def measure_final_scores(run: Run) -> Scores:
+    """All scores of the kept weights that fit the task, ranking scores included, unless their evaluation has them. A
+    call of all ranks."""
+    kept = find_kept_record(run.history)
+    wanted = {*list_scores(find_task(run.host.full_pass.targets))}
+    known = kept["step"] == run.kept.step and wanted <= {*kept["test"]}
+    return select_scores(kept) if known else run.final_scores()
 
 
 def summarise(run: Run) -> Summary:
     """The object of `--json`, without the references."""
-    kept = evaluate_kept(run)  # on all ranks: it holds sums over hosts
+    final, apart = measure_final_scores(run), measure_disagreement(run, run.kept)  # on all ranks: sums over hosts
     if not run.engine.leads:
-        return {"distributed": select_scores(kept)}
-    messages = run.messages
+        return {"score": run.score.name, "distributed": final}
+    messages, kept = run.messages, find_kept_record(run.history)
     return {
-        "distributed": select_scores(kept),
-        "disagreement": kept["disagreement"],
+        "score": run.score.name,
+        "distributed": final,
+        "disagreement": apart,
         "stationarity": kept["stationarity"],
         "best_stationarity": run.history[-1]["best_stationarity"],
         "steps": run.host.step,
-        "best_step": kept["step"],
+        "best_step": run.kept.step,
         "edges_kept": run.description["edges_kept"],
         "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
         "seconds": run.seconds,

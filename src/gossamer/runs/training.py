@@ -91,8 +91,7 @@ def _run_steps(
 
 def _select(run: Run, record: Record) -> Record:
     """Keep the weights if their validation score is the best so far; the record with the step of the best."""
-    validation = record["validation"]
-    keep_if_best(run.host, validation["accuracy"] if "accuracy" in validation else -validation["mse"])
+    keep_if_best(run.host, run.score.signed(record["validation"][run.score.key()]))
     best = find_best_step(run.host)
     if best is not None:
         record["best_step"] = best
@@ -129,16 +128,17 @@ def measure_scores(run: Run) -> Record:
     found = run.scores()
     return {
         "step": run.host.step,
+        "score": run.score.key(),
         "train": found["train"],
         "validation": found["validation"],
         "test": found["test"],
-        "disagreement": measure_disagreement(run),
+        "disagreement": measure_disagreement(run, run.host),
     }
 
 
-def measure_disagreement(run: Run) -> float:
-    """Disagreement between all agents' weights where the process leads, else NaN."""
-    everyone = run.engine.gathered(run.host.params)
+def measure_disagreement(run: Run, host: Host) -> float:
+    """Disagreement between all agents' weights on a host of the run where the process leads, else NaN."""
+    everyone = run.engine.gathered(host.params)
     return disagreement(everyone) if everyone else math.nan
 
 

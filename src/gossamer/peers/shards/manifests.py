@@ -12,6 +12,7 @@ from gossamer.runs.documents import Document
 from gossamer.runs.manifests import Count, Manifest, Number, NumClasses, Score, ShareSizes
 
 MAX_SITES = 10_000  # in planning, each passes on a vector with numbers of all
+LEAST_SUMS = 6  # of a mask, those of one label (agents/scores.py)
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes a folder's name
 
 
@@ -68,11 +69,11 @@ class SiteManifest(MemberManifest):
     num_classes: NumClasses
 
 
-StoredSums = Annotated[list[Score], Field(min_length=3, max_length=3)]
+StoredSums = Annotated[list[Score], Field(min_length=LEAST_SUMS)]
 
 
 class AgentEvaluation(Document):
-    """A line of a peer's metrics.jsonl: for each mask the sums of losses and of hits or squared errors, and a count."""
+    """A line of a peer's metrics.jsonl: for each mask the sums of agents/scores.py."""
 
     step: Count
     train: StoredSums

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gossamer.agents.planning import Site
+from gossamer.agents.scores import choose_score, find_task
 from gossamer.data.site import SiteData, read_site
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.peers.network.addresses import Contact, check_address, check_distinct
@@ -77,6 +79,8 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
         raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
     neighbours, keys = _neighbours(path, given.neighbours, agent, m)
     data = read_site(path.parent / given.data, agent, given.classes)
+    with naming(path):
+        choose_score(settings.score, find_task(torch.from_numpy(data.targets)))
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
     if strangers:
         raise GossamerError(
