@@ -54,6 +54,14 @@ DATASET_NAMES = Choices(
     "gossamer.data",
     "DATASETS",
 )
+TASK_NAMES = Choices(
+    {
+        "auto": "by the targets",
+        "multiclass": "one class a vertex",
+        "multilabel": "any number of labels a vertex",
+        "regression": "real values",
+    }
+)
 ASSIGNMENT_NAMES = Choices(
     _plain("bfs", "balanced", "uniform", "streaming", "metis", "nearest"), "gossamer.assignment", "ASSIGNMENTS"
 )

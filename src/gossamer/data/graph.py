@@ -20,6 +20,7 @@ from gossamer.data.checks import (
 )
 from gossamer.data.conversion import to_array
 from gossamer.data.targets import validate_targets
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 
 
@@ -30,9 +31,10 @@ class DataGraph:
     edges       int64 [edges, 2], each undirected edge once with i < j, sorted
     weights     float64 [edges], positive
     features    x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
-    targets     y_i: class numbers int64 [n] (-1: unknown), or real values [n(, batch), outputs]
+    targets     y_i: class numbers int64 [n] (-1: unknown), labels bool [n, C] (unknown: none), or real values
+                [n(, batch), outputs]; their type is the task
     train, validation, test   bool [n], or [n, batch] where the features have a batch axis
-    num_classes               None for real-valued targets
+    num_classes               of classes or labels; None for real-valued targets
     names, class_names        the user's names of vertices and classes
     positions                 float64 [n, 2], of vertices in a plane
     """
@@ -63,8 +65,12 @@ class DataGraph:
         return int(self.features.shape[-1])
 
     @property
+    def task(self) -> Task:
+        return find_task(self.targets)
+
+    @property
     def num_outputs(self) -> int:
-        """Width of the network's output: a column for each class, or for each real value."""
+        """Width of the network's output: a column for each class, label or real value."""
         return self.num_classes if self.num_classes is not None else int(self.targets.shape[-1])
 
     @property
@@ -107,7 +113,7 @@ class DataGraph:
 
 
 def name_classes(graph: DataGraph) -> list[str] | None:
-    """Names of the classes, their numbers where they have none; None for real-valued targets."""
+    """Names of the classes or labels, their numbers where they have none; None for real-valued targets."""
     return None if graph.num_classes is None else list(graph.class_names or map(str, range(graph.num_classes)))
 
 
@@ -139,12 +145,14 @@ def make_graph(
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
     symmetrise: bool = False,
+    task: str = "auto",
 ) -> DataGraph:
     """Make a DataGraph of a user's arrays, after checking them.
 
     `edges` lists vertex numbers from 0, each undirected edge once or in both directions; where their weights differ,
-    `symmetrise` takes the mean. Integer `targets` are classes, real ones are values to predict. Arrays may be tensors;
-    those that fit as they are may be kept without a copy.
+    `symmetrise` takes the mean. Integer `targets` are classes, a table [n, C] of 0 and 1 gives every vertex any number
+    of C labels, other real ones are values to predict, unless `task` ("multiclass", "multilabel", "regression") says
+    otherwise. Arrays may be tensors; those that fit as they are may be kept without a copy.
     """
     edges, features, targets, weights, positions, train, validation, test = (
         to_array(array, name)
@@ -169,7 +177,7 @@ def make_graph(
     check_rows(n, targets=given_targets, names=names, positions=positions)
     pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names)
+    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names, task)
     checked_positions = None if positions is None else validate_positions(positions)
     graph = DataGraph(
         name,

@@ -14,13 +14,13 @@ from gossamer.errors import GossamerError
 SPLIT_NAMES = ("train", "validation", "test")
 
 
-def convert(data: Any, symmetrise: bool = False) -> DataGraph:
+def convert(data: Any, symmetrise: bool = False, task: str = "auto") -> DataGraph:
     """Convert a graph of a library that is loaded; the types of others cannot occur."""
     networkx, pyg = sys.modules.get("networkx"), sys.modules.get("torch_geometric.data")
     if networkx is not None and isinstance(data, networkx.Graph):
-        return from_networkx(data, symmetrise=symmetrise)
+        return from_networkx(data, symmetrise=symmetrise, task=task)
     if pyg is not None and isinstance(data, pyg.Data):
-        return from_pyg(data, symmetrise=symmetrise)
+        return from_pyg(data, symmetrise=symmetrise, task=task)
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     hint = "; give one of its graphs, as in dataset[0]" if pyg is not None and isinstance(data, pyg.Dataset) else ""
     raise GossamerError(
@@ -37,11 +37,14 @@ def from_networkx(
     split: str = "split",
     weight: str = "weight",
     symmetrise: bool = False,
+    task: str = "auto",
 ) -> DataGraph:
-    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class or values) and `split`.
+    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class, 0 or 1 for each label, or
+    values) and `split`.
 
     `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names. With
-    `symmetrise` a directed graph's edges lose their direction; of two opposite ones the mean weight is kept.
+    `symmetrise` a directed graph's edges lose their direction; of two opposite ones the mean weight is kept. `task` is
+    that of `make_graph`.
     """
     if graph.is_multigraph():
         raise GossamerError(
@@ -83,6 +86,7 @@ def from_networkx(
         names=tuple(str(v) for v in graph.nodes),
         class_names=class_names,
         symmetrise=symmetrise,
+        task=task,
         **{part: np.array([s == part for s in splits]) for part in SPLIT_NAMES},
     )
 
@@ -108,11 +112,12 @@ def _targets(values: list[Any], name: str) -> tuple[NDArray[Any], tuple[str, ...
     return np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64), tuple(map(str, order))
 
 
-def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False) -> DataGraph:
+def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: str = "auto") -> DataGraph:
     """Convert a torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
 
     `edge_weight` (or `edge_attr`), one number an edge, gives the weights; `pos` the positions. `edge_index` has both
     directions of each edge; with `symmetrise` one is enough, and different weights are replaced by their mean.
+    `task` is that of `make_graph`.
     """
     for attribute in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if getattr(data, attribute, None) is None:
@@ -154,4 +159,5 @@ def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False) -> DataG
         weights=weights,
         positions=getattr(data, "pos", None),
         symmetrise=symmetrise,
+        task=task,
     )

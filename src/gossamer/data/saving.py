@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
-from gossamer.data.targets import MOST_CLASSES
+from gossamer.data.tasks import MOST_CLASSES, find_task
 from gossamer.errors import FileError, GossamerError, naming, shown
 from gossamer.files import write_atomically
 
@@ -114,16 +114,18 @@ def read_saved(path: Path) -> "DataGraph | None":
             train=arrays[MASK_KEYS["train"]],
             validation=arrays[MASK_KEYS["validation"]],
             test=arrays[MASK_KEYS["test"]],
+            task=find_task(arrays["labels"]) if arrays["labels"].ndim > 1 else "auto",
         )
         if sparse_features:  # scipy may have chosen another type for the indices
             for part in ("indices", "indptr"):
                 setattr(graph.features, part, getattr(graph.features, part).astype(arrays[f"attr_matrix.{part}"].dtype))
         if graph.num_classes is None:
             return graph
-        num_classes = _take_num_classes(arrays)
+        is_table = graph.task == "multilabel"
+        num_classes = graph.num_classes if is_table else _take_num_classes(arrays)
         if class_names is not None and len(class_names) != num_classes:
             raise GossamerError(f"expected {num_classes} class names, found {len(class_names)}")
-        labels = arrays["labels"].astype(np.int64)
+        labels = graph.targets if is_table else arrays["labels"].astype(np.int64)
         return replace(graph, targets=labels, num_classes=num_classes, class_names=class_names)
 
 

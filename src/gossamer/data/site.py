@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
 from gossamer.data.checks import Features, validate_edges, validate_features, validate_mask
-from gossamer.data.tables import SPLITS, parse_real_labels, read_edges, read_features, read_labels, read_owners
+from gossamer.data.label_tables import SPLITS, parse_real_labels, read_labels
+from gossamer.data.tables import read_edges, read_features, read_owners
 from gossamer.errors import GossamerError, naming, shown
 
 ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file, beside features and weights
@@ -142,23 +143,22 @@ def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
         folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
     )
     table = folder / "labels.csv"
-    labels, splits, lines = read_labels(table, number)
-    if not any(splits):
+    given = read_labels(table, number)
+    if not any(given.splits):
         raise GossamerError(f"{table} needs a column split with train, validation or test: sites draw none together")
-    masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     targets: Any
     if classes is None:
         try:
-            targets = parse_real_labels(table, labels, splits, lines)
+            targets = parse_real_labels(given)
         except GossamerError as error:
             raise GossamerError(f"{error}; the site file names no classes") from None
     else:
         place = {name: c for c, name in enumerate(classes)}
-        unknown = sorted({label for label in labels if label} - set(place))
+        unknown = sorted({label for label in given.labels if label} - set(place))
         if unknown:
             raise GossamerError(f"{table}: {shown(unknown[0])} is not among the classes in the site file")
-        targets = np.array([place[label] if label else -1 for label in labels], dtype=np.int64)
-    return own, features, targets, masks, edges, weights, owners
+        targets = np.array([place[label] if label else -1 for label in given.labels], dtype=np.int64)
+    return own, features, targets, given.masks, edges, weights, owners
 
 
 def _vertex(name: str, path: Path) -> int:
