@@ -55,7 +55,7 @@ def gather(
 def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
     step only."""
-    classes = run.deployment.graph.num_classes is not None
+    classes = run.deployment.graph.task == "multiclass"
     tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):

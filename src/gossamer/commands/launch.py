@@ -77,7 +77,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
 
     directory.save_start(folder, state)
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
-    classes = graph.num_classes is not None
+    classes = graph.task == "multiclass"
     began = time.monotonic()
     m, steps = state.deployment.num_agents, state.settings.steps
     write_lines = make_report_writer(print_line, m, steps, "accuracy" if classes else "mse")

@@ -168,6 +168,7 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
             "name": run.description["name"],
             "fingerprint": run.fingerprint,
             "class_names": run.description.get("class_names"),
+            "task": run.description.get("task"),
         },
         "versions": {
             "gossamer": GOSSAMER_VERSION,

@@ -25,6 +25,7 @@ SYNONYMS = {
     "threads": "num_threads n_jobs",
     "dataset": "data graph",
     "symmetrise": "symmetrize symmetric undirected to_undirected",
+    "task": "task_type problem_type objective multilabel multi_label",
     "assignment": "partition partitioner partitioning",
     "evaluate_every": "eval_every eval_interval log_every",
     "checkpoint_every": "save_every",

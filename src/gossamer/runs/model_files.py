@@ -70,6 +70,7 @@ def make_header(trained: Trained, agent: int | None) -> ModelHeader:
         weights=f"mean of {trained.num_agents} agents" if agent is None else f"agent {agent} of {trained.num_agents}",
         pyg=find_pyg_layer(trained.network, trained.shift),
         class_names=trained.class_names,
+        task=trained.task,
     )
 
 

@@ -9,6 +9,7 @@ class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
     symmetrise: bool
+    task: str
     standardise: bool
     agents: int
     assignment: str

@@ -21,6 +21,7 @@ from gossamer.choices import (
     PRESET_NAMES,
     ROW_CODEC_NAMES,
     SHIFT_NAMES,
+    TASK_NAMES,
     TOPOLOGY_NAMES,
     UPDATE_NAMES,
 )
@@ -102,6 +103,9 @@ class Settings(BaseModel):
         default=False,
         description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
         "refusing them.",
+    )
+    task: Annotated[str, AfterValidator(TASK_NAMES.check)] = Field(
+        default="auto", description=f"What to predict: {TASK_NAMES}."
     )
     standardise: bool = Field(
         default=True,

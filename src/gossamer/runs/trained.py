@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
@@ -19,7 +20,7 @@ from gossamer.runs.tensors import check_tensors, read_tensors
 
 @dataclass(frozen=True)
 class Trained:
-    """All agents' weights; `class_names` is None for real values."""
+    """All agents' weights; `class_names` are those of classes or labels, None for real values."""
 
     settings: Settings
     network: Network
@@ -28,6 +29,7 @@ class Trained:
     data_name: str
     fingerprint: str  # of the data that it was trained on
     class_names: list[str] | None
+    task: Task
     summary: Mapping[str, Any]
 
     @property
@@ -78,6 +80,7 @@ def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
         run.description["name"],
         run.fingerprint,
         run.description.get("class_names"),
+        infer_stored_task(run.description.get("task"), run.description.get("class_names")),
         summary,
     )
 
@@ -109,6 +112,7 @@ def read_trained(folder: Path) -> Trained:
         manifest.data.name,
         manifest.data.fingerprint,
         names,
+        infer_stored_task(manifest.data.task, names),
         manifest.summary,
     )
 
