@@ -6,6 +6,7 @@ The code is organised as follows:
     tasks      classes, labels or values: the three kinds of targets
     targets    classes and their names, and real values
     labels     tables of 0 and 1: several labels a vertex
+    example_weights weights of examples and classes in the loss
     conversion tensors as arrays
     splits     random training, validation and test masks
     digits     the embedded data set

@@ -23,7 +23,7 @@ from gossamer.errors import FileError, GossamerError, naming
 
 CITATION_LABELS = 20  # training vertices of each class
 NUM_VALIDATION = 500
-OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions")
+OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions", "sample_weights")
 
 
 def load_citation(name: str, seed: int, progress: DownloadProgress | None = None) -> DataGraph:
@@ -98,6 +98,7 @@ def _read(
             labels,
             weights=entries.data[upper],
             positions=given.get("positions"),
+            sample_weights=given.get("sample_weights"),
             class_names=None if class_names is None else tuple(map(str, class_names)),
             symmetrise=symmetrise,
             task=chosen,
@@ -106,7 +107,7 @@ def _read(
 
 
 def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Read adjacency, features, labels, and split and positions if there are any."""
+    """Read adjacency, features, labels, and split, positions and sample weights if there are any."""
     try:
         with open_arrays(path) as file:
             adjacency = _style(file.keys, "adj")

@@ -19,6 +19,7 @@ from gossamer.data.checks import (
     warn_of_components,
 )
 from gossamer.data.conversion import to_array
+from gossamer.data.example_weights import check_training_weight, validate_sample_weights
 from gossamer.data.targets import validate_targets
 from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
@@ -37,6 +38,7 @@ class DataGraph:
     num_classes               of classes or labels; None for real-valued targets
     names, class_names        the user's names of vertices and classes
     positions                 float64 [n, 2], of vertices in a plane
+    sample_weights            float64, shaped as the masks: the weight of each example in the loss; None: all 1
     """
 
     name: str
@@ -51,6 +53,7 @@ class DataGraph:
     names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     positions: NDArray[np.float64] | None = None
+    sample_weights: NDArray[np.float64] | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -99,6 +102,8 @@ class DataGraph:
         for part in (self.edges, self.weights, *parts, self.targets, self.train, self.validation, self.test):
             digest.update(f"{part.dtype}{part.shape}".encode())
             digest.update(np.ascontiguousarray(part).data if part.size else b"")
+        if self.sample_weights is not None:
+            digest.update(b"sample_weights" + np.ascontiguousarray(self.sample_weights).tobytes())
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> Path:
@@ -144,6 +149,7 @@ def make_graph(
     names: tuple[str, ...] | None = None,
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
+    sample_weights: ArrayLike | None = None,
     symmetrise: bool = False,
     task: str = "auto",
 ) -> DataGraph:
@@ -152,9 +158,10 @@ def make_graph(
     `edges` lists vertex numbers from 0, each undirected edge once or in both directions; where their weights differ,
     `symmetrise` takes the mean. Integer `targets` are classes, a table [n, C] of 0 and 1 gives every vertex any number
     of C labels, other real ones are values to predict, unless `task` ("multiclass", "multilabel", "regression") says
-    otherwise. Arrays may be tensors; those that fit as they are may be kept without a copy.
+    otherwise. `sample_weights` [n], or [n, time], weigh the examples in the loss. Arrays may be tensors; those that fit
+    as they are may be kept without a copy.
     """
-    edges, features, targets, weights, positions, train, validation, test = (
+    edges, features, targets, weights, positions, sample_weights, train, validation, test = (
         to_array(array, name)
         for name, array in {
             "edges": edges,
@@ -162,6 +169,7 @@ def make_graph(
             "targets": targets,
             "weights": weights,
             "positions": positions,
+            "sample weights": sample_weights,
             "the train mask": train,
             "the validation mask": validation,
             "the test mask": test,
@@ -179,6 +187,8 @@ def make_graph(
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
     y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names, task)
     checked_positions = None if positions is None else validate_positions(positions)
+    examples = None if sample_weights is None else validate_sample_weights(sample_weights, n, batch)
+    check_training_weight(examples, masks[0])
     graph = DataGraph(
         name,
         pairs,
@@ -192,6 +202,7 @@ def make_graph(
         names,
         class_names,
         checked_positions,
+        examples,
     )
     warn_of_components(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph

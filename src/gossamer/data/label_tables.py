@@ -13,6 +13,7 @@ from gossamer.data.rows import parse_numbers, read_rows
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError, shown
 
+WEIGHT_COLUMN = "weight"
 SPLITS = ("train", "validation", "test")
 JOINT, NONE_OF_THEM = ";", "-"  # in the labels of a vertex that may have several
 
@@ -25,6 +26,7 @@ class LabelTable:
     labels: list[str]
     splits: list[str]
     lines: list[int]
+    weights: NDArray[np.float64] | None  # in the loss, of all vertices; None without a column weight
 
     @property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
@@ -32,22 +34,35 @@ class LabelTable:
 
 
 def read_labels(path: Path, number: dict[str, int]) -> LabelTable:
-    """Read the label, the split and the line of each vertex."""
-    _, rows = read_rows(path, 2)
+    """Read the label, the split, the weight and the line of each vertex.
+
+    A column called weight holds weights, 1 where it is empty; the first other one after the label holds the split.
+    """
+    header, rows = read_rows(path, 2)
+    others = range(2, len(header))
+    weight_at = next((place for place in others if header[place] == WEIGHT_COLUMN), None)
+    split_at = next((place for place in others if place != weight_at), None)
     labels, splits, lines = [""] * len(number), [""] * len(number), [0] * len(number)
+    weights = np.ones(len(number))
     for line, row in rows:
         if row[0] not in number:
             raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} does not exist in features.csv")
         i = number[row[0]]
         if labels[i] or splits[i]:
             raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} stands in more than one row")
-        split = row[2] if len(row) > 2 else ""
+        split = "" if split_at is None else row[split_at]
         if split not in ("", *SPLITS):
             raise GossamerError(
                 f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {shown(split)}"
             )
         labels[i], splits[i], lines[i] = row[1], split, line
-    return LabelTable(path, labels, splits, lines)
+        if weight_at is not None and row[weight_at]:
+            (weights[i],) = parse_numbers(path, line, [row[weight_at]])
+            if not 0 <= weights[i] < math.inf:
+                raise GossamerError(
+                    f"{path}, line {line}: the weight must be finite and at least 0, got {shown(row[weight_at])}"
+                )
+    return LabelTable(path, labels, splits, lines, None if weight_at is None else weights)
 
 
 def parse_real_labels(table: LabelTable) -> NDArray[np.float64]:
@@ -90,7 +105,7 @@ def parse_label_names(table: LabelTable) -> list[tuple[str, ...] | None]:
     return [None if names and negative.intersection(names) else names for names in found]
 
 
-def tabulate_labels(names: list[tuple[str, ...] | None], order: Sequence[str]) -> NDArray[np.int8]:
+def tabulate_labels(names: Sequence[tuple[str, ...] | None], order: Sequence[str]) -> NDArray[np.int8]:
     """Labels [n, C] of 0 and 1, columns in this order; -1 where they are unknown."""
     column = {name: c for c, name in enumerate(order)}
     table = np.zeros((len(names), len(order)), dtype=np.int8)

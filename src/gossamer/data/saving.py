@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SAVED_FORMAT = 1
 FORMAT_KEY = "format"
 MASK_KEYS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
-OPTIONAL_KEYS = ("num_classes", "names", "class_names", "positions")
+OPTIONAL_KEYS = ("num_classes", "names", "class_names", "positions", "sample_weights")
 
 
 def save_graph(graph: "DataGraph", path: str | Path) -> Path:
@@ -45,6 +45,7 @@ def save_graph(graph: "DataGraph", path: str | Path) -> Path:
         "names": _pack_text("names", graph.names),
         "class_names": _pack_text("class_names", graph.class_names),
         "positions": graph.positions,
+        "sample_weights": graph.sample_weights,
     }
     arrays |= {key: np.asarray(value) for key, value in optional.items() if value is not None}
     content = io.BytesIO()
@@ -111,6 +112,7 @@ def read_saved(path: Path) -> "DataGraph | None":
             weights=entries.data[upper],
             names=names,
             positions=arrays.get("positions"),
+            sample_weights=arrays.get("sample_weights"),
             train=arrays[MASK_KEYS["train"]],
             validation=arrays[MASK_KEYS["validation"]],
             test=arrays[MASK_KEYS["test"]],

@@ -22,8 +22,8 @@ def read_tables(
 
     edges.csv     source,target[,weight]
     features.csv  vertex,<one column a feature>
-    labels.csv    vertex,label[,split]: a class name, names of labels joined by ;, or a number for regression; split
-                  is train, validation, test
+    labels.csv    vertex,label[,split][,weight]: a class name, names of labels joined by ;, or a number for
+                  regression; split is train, validation, test; weight is that of the vertex in the loss
 
     With `symmetrise`, an edge that is given with different weights has their mean.
     """
@@ -52,6 +52,7 @@ def read_tables(
             weights=weights,
             names=names,
             class_names=class_names,
+            sample_weights=table.weights,
             symmetrise=symmetrise,
             task=chosen,
             **masks,

@@ -34,6 +34,7 @@ def drop_labels(graph: DataGraph, num_outputs: int, class_names: tuple[str, ...]
         test=masked,
         num_classes=None if task == "regression" else num_outputs,
         class_names=class_names,
+        sample_weights=None,
     )
 
 
