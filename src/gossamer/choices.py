@@ -113,4 +113,7 @@ BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, whic
 PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"}, "gossamer.runs.settings", "PRESETS")
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
 DECAY_NAMES = Choices({"first": "the first layer's", "all": "all layers'"})
+CLASS_WEIGHT_NAMES = Choices(
+    {"none": "all alike", "balanced": "rare classes more, by the inverse of their frequency; of labels the rare side"}
+)
 DTYPE_NAMES = Choices(_plain("float32", "float64"))

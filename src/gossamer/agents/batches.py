@@ -51,5 +51,6 @@ def select_times(on: Pass, times: Tensor, fraction: float) -> Pass:
         counters=tuple(map(select, on.counters)),
         targets=select(on.targets),
         masks={name: select(mask) for name, mask in on.masks.items()},
+        weights=None if on.weights is None else select(on.weights),
         fraction=fraction,
     )

@@ -118,13 +118,15 @@ def make_host(
     dtype: torch.dtype = torch.float32,
     receptive_field: bool = True,
     hosting: NDArray[np.int64] | None = None,
+    balanced: bool = False,
 ) -> Host:
     """Make the host of the given agents, for a sequence of topologies (D, C).
 
-    `hosting` is the host of each agent [m], for links between hosts. Without `receptive_field`, training computes every
-    vertex: slower, a reference for tests. The last options are those of `draw_initial_params`.
+    `hosting` is the host of each agent [m], for links between hosts; `balanced` gives class weights. Without
+    `receptive_field`, training computes every vertex: slower, a reference for tests. The last options but these are
+    those of `draw_initial_params`.
     """
-    whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field)
+    whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field, balanced)
     share = make_share(whole, agents, hosting)
     params = draw_initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return make_share_host(share, network, training, params)

@@ -21,6 +21,7 @@ GROWING = 5  # evaluations in a row
 ENOUGH_STEPS = 50  # after which a run should have learnt something
 NO_BETTER = 0.98  # share of a guess's loss from which on a loss is no better
 LARGE_WEIGHT = 1e4  # mean magnitude
+TINY = 1e-300  # below any sum of weights
 CLOSER = "try a smaller --step-size, or a topology with a larger --gap"
 
 
@@ -130,23 +131,26 @@ def _mean_magnitude(host: Host) -> float:
 
 def measure_guessing(run: Run) -> float:
     """Training loss of the best constant output: the entropy of the training classes, the mean binary entropy of the
-    labels, or the variance of the training targets, from sums over all hosts, which call it together."""
+    labels, or the variance of the training targets, all weighted as the loss is, from sums over all hosts, which call
+    it together."""
     on, engine = run.host.full_pass, run.engine
-    targets = on.targets[on.masks["train"]]
+    train = on.masks["train"]
+    targets = on.targets[train]
+    weights = torch.ones(len(targets), dtype=torch.float64) if on.weights is None else on.weights[train].double()
     if targets.dtype == torch.int64:
-        counts = engine.total(torch.bincount(targets, minlength=run.description["num_classes"] or 0).double())
+        counts = engine.total(torch.bincount(targets, weights, minlength=run.description["num_classes"] or 0))
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * shares.log()).sum())
-    if targets.dtype == torch.bool:
-        count = torch.full((1, targets.shape[1]), len(targets), dtype=torch.float64)
-        sums = engine.total(torch.cat([count, targets.sum(0, keepdim=True).double()]))
-        share = sums[1] / sums[0].clamp(min=1)
-        return float(-(torch.xlogy(share, share) + torch.xlogy(1 - share, 1 - share)).mean())
     values = targets.reshape(-1, targets.shape[-1]).double()
-    count = torch.full((1, values.shape[1]), len(values), dtype=torch.float64)
-    first = engine.total(torch.cat([count, values.sum(0, keepdim=True)]))
-    mean = first[1] / first[0].clamp(min=1)
-    return float((engine.total((values - mean).square().sum(0)) / first[0].clamp(min=1)).mean())
+    sizes = weights.sum().expand(1, values.shape[1])
+    size, total = engine.total(torch.cat([sizes, (weights[:, None] * values).sum(0, keepdim=True)]))
+    mean = total / size.clamp(min=TINY)
+    if targets.dtype == torch.bool:
+        there = mean if on.positive_weight is None else mean * on.positive_weight.double()
+        chance = there / (there + 1 - mean)  # whose loss is least
+        return float(-(torch.xlogy(there, chance) + torch.xlogy(1 - mean, 1 - chance)).mean())
+    squares = engine.total((weights[:, None] * (values - mean).square()).sum(0))
+    return float((squares / size.clamp(min=TINY)).mean())
 
 
 def warn_after_training(run: Run, loss: float, disagreement: float) -> None:

@@ -210,6 +210,7 @@ def build_host(
         same_initial=settings.starts_alike,
         dtype=settings.torch_dtype,
         hosting=hosting,
+        balanced=settings.class_weights == "balanced",
     )
     return start_from(host, deployment.initial)
 

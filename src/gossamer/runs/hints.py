@@ -16,6 +16,7 @@ SYNONYMS = {
     "hidden": "hidden_channels hidden_dim hidden_size hidden_units hidden_layers hidden_layer_sizes num_hidden width",
     "dropout": "p drop drop_rate dropout_rate dropout_p p_dropout",
     "weight_decay": "l2 wd l2_reg regularization regularisation",
+    "class_weights": "class_weight pos_weight balanced balance balance_classes",
     "batch": "batch_size minibatch",
     "momentum": "beta beta1 betas",
     "layers": "model conv layer layer_type conv_type gnn",
@@ -40,6 +41,10 @@ REMARKS = {
     "patience": "training takes as many steps as {steps} says",
     "k": "{order} is the order of a layer's filter: 2 where ChebConv has K = 3",
 }
+REMARKS |= dict.fromkeys(
+    ("sample_weights", "sample_weight"),
+    "weights of examples come with the data: sample_weights of make_graph, data.sample_weight, a column weight",
+)
 REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])
 REMARKS |= dict.fromkeys(("cuda", "gpu", "gpus", "accelerator"), REMARKS["device"])
 REMARKS |= dict.fromkeys(("early_stopping", "early_stop"), REMARKS["patience"])

@@ -75,7 +75,13 @@ def predict_unlabelled(
 
 def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any]:
     """Changed settings: nothing is trained, so that agents need the links of the data alone."""
-    common: dict[str, Any] = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None}
+    common: dict[str, Any] = {
+        "batch": 0,
+        "consensus_every": 0,
+        "compress": "none",
+        "initial": None,
+        "class_weights": "none",
+    }
     if not over_agents:
         return common | {"agents": 1, "assignment": "bfs", "topology": "complete", "keep_links": 1.0}
     designed = TOPOLOGIES[settings.topology].design is not None

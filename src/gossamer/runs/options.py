@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     step_decay: float
     weight_decay: float
     decay_layers: str
+    class_weights: str
     batch: int
     steps: int
     consensus_every: int

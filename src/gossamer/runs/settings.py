@@ -12,6 +12,7 @@ from gossamer.choices import (
     ACTIVATION_NAMES,
     ASSIGNMENT_NAMES,
     BOUNDARY_BITS,
+    CLASS_WEIGHT_NAMES,
     COMPRESSION_FORMS,
     DECAY_NAMES,
     DTYPE_NAMES,
@@ -182,6 +183,9 @@ class Settings(BaseModel):
     )
     decay_layers: Annotated[str, AfterValidator(DECAY_NAMES.check)] = Field(
         default="first", description=f"Layers whose weights decay: {DECAY_NAMES}."
+    )
+    class_weights: Annotated[str, AfterValidator(CLASS_WEIGHT_NAMES.check)] = Field(
+        default="none", description=f"Weights of classes or labels in the loss: {CLASS_WEIGHT_NAMES}."
     )
     batch: int = Field(
         default=0, ge=0, le=MOST_STEPS, description="Time steps in a mini-batch, drawn from the seed; 0 takes all."

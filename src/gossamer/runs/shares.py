@@ -21,6 +21,7 @@ from gossamer.runs.arrays import INITIAL_PREFIX, StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
+from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 MANIFEST = "shard.json"
@@ -29,10 +30,12 @@ REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
 
-def prepare_cut(deployment: Deployment) -> Whole:
+def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
     """Prepare the whole from which shares are cut."""
     topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
-    whole = make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
+    balanced = settings.class_weights == "balanced"
+    gathers = deployment.network.gathers
+    whole = make_whole(deployment.graph, topologies, gathers, deployment.assignment, balanced=balanced)
     return replace(whole, initial=deployment.initial)
 
 
@@ -101,5 +104,11 @@ def pack_share(share: Share) -> dict[str, Any]:
                 arrays[f"{prefix}field.{kind}.{layer}"] = np.stack(sets)
     arrays |= {f"{INITIAL_PREFIX}{name}": part for name, part in (share.initial or {}).items()}
     slots = None if share.slots is None else np.array([share.slots])
-    optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
+    optional = {
+        "train_times": share.train_times,
+        "hosting": share.hosting,
+        "slots": slots,
+        "example_weights": share.example_weights,
+        "positive_weight": share.positive_weight,
+    }
     return arrays | {name: array for name, array in optional.items() if array is not None}
