@@ -256,7 +256,8 @@ class Settings(BaseModel):
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
         """Put the preset's values in place of those that are not given."""
-        return {**PRESETS.get(values.get("preset", "default"), {}), **values} if isinstance(values, dict) else values
+        preset = values.get("preset") if isinstance(values, dict) else None
+        return {**PRESETS[preset], **values} if isinstance(preset, str) and preset in PRESETS else values
 
     @model_validator(mode="after")
     def _choose_one_codec(self) -> "Settings":
