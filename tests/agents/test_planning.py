@@ -40,6 +40,8 @@ def site_data(graph: DataGraph, owner: np.ndarray, k: int) -> SiteData:
         graph.weights[touching],
         dict(zip(elsewhere.tolist(), owner[elsewhere].tolist(), strict=True)),
         graph.num_classes,
+        labels=graph.task == "multilabel",
+        sample_weights=None if graph.sample_weights is None else graph.sample_weights[own],
     )
 
 
@@ -95,6 +97,7 @@ def assert_same_topology(found: TopologyShare, expected: TopologyShare) -> None:
         {"order": 2, "shift": "laplacian", "sparse_features": False},
         {"batch": 4, "shift": "random-walk", "num_layers": 1},
         {"kind": "mlp", "shift": "identity"},
+        {"task": "multilabel"},
     ],
     ids=str,
 )
@@ -110,6 +113,14 @@ def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
         assert tree is not None
         assert_same(share, replace(cut, tree=tree[k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
+
+
+def test_sites_do_not_weight_examples() -> None:
+    weighted, plain = make_case(sampled=True), make_case()
+    balanced = [replace(site, balanced=True) for site in sites(plain, "normalized", links_of(plain))]
+    for site in (*balanced, *sites(weighted, "normalized", links_of(weighted))):
+        with pytest.raises(GossamerError, match="sites cannot weight examples yet"):
+            next(plan_site(site))
 
 
 def test_the_farthest_agents_are_counted_along_the_links() -> None:

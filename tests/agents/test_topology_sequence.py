@@ -104,7 +104,7 @@ def test_peers_train_over_links_that_change(tmp_path: Path, every: int) -> None:
     chosen = settings(consensus_every=every)
     simulated = gossamer.train(case.graph, chosen, given={"assignment": case.owner, "combination": matrices()}).run
     folders = write_local_shards(tmp_path, simulated.deployment, chosen)
-    whole = prepare_cut(simulated.deployment)
+    whole = prepare_cut(simulated.deployment, chosen)
     for k, folder in enumerate(folders):
         share = read_shard(folder).share
         assert_same(share, make_share(whole, [k]))
