@@ -13,7 +13,7 @@ from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
-from gossamer.agents.site_moments import standardise_share
+from gossamer.agents.site_sums import complete_share
 from gossamer.agents.sums import plan_tree
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
@@ -115,14 +115,6 @@ def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
 
 
-def test_sites_do_not_weight_examples() -> None:
-    weighted, plain = make_case(sampled=True), make_case()
-    balanced = [replace(site, balanced=True) for site in sites(plain, "normalized", links_of(plain))]
-    for site in (*balanced, *sites(weighted, "normalized", links_of(weighted))):
-        with pytest.raises(GossamerError, match="sites cannot weight examples yet"):
-            next(plan_site(site))
-
-
 def test_the_farthest_agents_are_counted_along_the_links() -> None:
     case = make_case()
     owner = np.minimum(np.arange(24) // 6, M - 1)  # a path, if edges between distant blocks are dropped
@@ -142,8 +134,7 @@ def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
     case = replace(case, graph=graph)
     transform = measure_transform(graph)
     whole = transform.apply(graph, "float64")
-    planned = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
-    for k, share in enumerate(run_together([standardise_share(share, "float64", 9) for share, _ in planned])):
+    for k, share in enumerate(completed(sites(case, "normalized", links_of(case)), "float64")):
         expected = whole.features[case.owner == k]
         found, same = (part.toarray() if sparse.issparse(part) else part for part in (share.features, expected))
         np.testing.assert_allclose(found, same, rtol=0, atol=1e-12)
@@ -153,16 +144,54 @@ def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
             np.testing.assert_allclose(getattr(share.transform, name), part, rtol=1e-12, atol=1e-12)
 
 
-def test_moments_that_no_data_has_are_refused() -> None:
-    planned = run_together([plan_site(site) for site in sites(make_case(), "normalized", links_of(make_case()))])
+def completed(given: list[Site], standardised: str | None = None) -> list[Share]:
+    planned = run_together([plan_site(site) for site in given])
+    together = zip(planned, given, strict=True)
+    return run_together([complete_share(share, site, standardised, 9) for (share, _), site in together])
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_sites_weight_examples_as_the_whole_graph_does(task: str, balanced: bool) -> None:
+    case = make_case()
+    random = np.random.default_rng(5)
+    n = case.graph.num_vertices
+    graph = replace(case.graph, sample_weights=np.where(case.owner == 2, random.random(n) + 0.5, 1.0))
+    if task == "multilabel":
+        graph = replace(graph, targets=random.random((n, 3)) < 0.4)
+    filters = [layer.gather for layer in case.network.layers]
+    C = topology.metropolis_weights(links_of(case))
+    whole = make_whole(graph, [(case.shift, C)], filters, case.owner, balanced=balanced)
+    given = sites(replace(case, graph=graph), "normalized", links_of(case))
+    given = [replace(site, balanced=balanced) for site in given]
+    own = graph.sample_weights
+    assert own is not None
+    for k in (0, 2):  # of agent 0 the user knows no weights, of agent 2 they are its own
+        weights = own[case.owner == 2] if k == 2 else None
+        given[k] = replace(given[k], data=replace(given[k].data, sample_weights=weights))
+    for k, share in enumerate(completed(given)):
+        cut = make_share(whole, [k])
+        for found, expected in (
+            (share.example_weights, cut.example_weights),
+            (share.positive_weight, cut.positive_weight),
+        ):
+            assert (found is None) == (expected is None)
+            if found is not None and expected is not None:
+                np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_sums_that_no_data_has_are_refused() -> None:
+    given = sites(make_case(), "normalized", links_of(make_case()))
+    planned = run_together([plan_site(site) for site in given])
 
     def lie(box: Outbox) -> None:
         for message in box.messages.values():
             join_parts(message)[-1] = 1e9  # more nonzero entries than rows
 
-    plans = [standardise_share(share, "float64", 0) for share, _ in planned]
+    together = zip(planned, given, strict=True)
+    plans: list[Any] = [complete_share(share, site, "float64", 0) for (share, _), site in together]
     plans[1] = watched(plans[1], lie)
-    with pytest.raises(GossamerError, match="moments of all sites' features that no data has"):
+    with pytest.raises(GossamerError, match="sums over all sites that no data has"):
         run_together(plans)
 
 

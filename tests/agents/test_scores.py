@@ -271,9 +271,7 @@ def test_histograms_add_over_hosts(task: Task, width: int) -> None:
 
 def test_sums_of_another_length_are_refused() -> None:
     old = {name: torch.ones(3) for name in MASKS}
-    with pytest.raises(
-        GossamerError, match="expected 12 or 2892 sums on train for multi-class with 3 outputs, got 3; "
-    ):
+    with pytest.raises(GossamerError, match="expected 12 or 2892 sums on train for multiclass with 3 outputs, got 3; "):
         compute_scores([old], "multiclass", 3)
     mixed = [{name: torch.ones(count_sums("multiclass", 3, binned)) for name in MASKS} for binned in (False, True)]
     with pytest.raises(GossamerError, match="got 12, 2892"):

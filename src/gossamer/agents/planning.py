@@ -101,8 +101,6 @@ def list_message_shapes(site: Site) -> list[MessageShapes]:
 def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     """Plan the share of a site's agent; return it with the diameter of the agents' graph."""
     data, k, m = site.data, site.agent, site.num_agents
-    if site.balanced or data.sample_weights is not None:
-        raise GossamerError("sites cannot weight examples yet: leave out sample weights, and --class-weights at none")
     exchange = _PlanningExchanges(site)
     own = data.owner == k
     handshakes = yield from exchange({z: _make_handshake(site, z) for z in site.neighbours})

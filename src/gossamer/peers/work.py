@@ -16,7 +16,7 @@ from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.selection import restore_best
 from gossamer.agents.share import Share
-from gossamer.agents.site_moments import standardise_share
+from gossamer.agents.site_sums import complete_share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.generators import delegate
@@ -137,10 +137,10 @@ class SiteWork:
         yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
 
     def _complete(self, share: Share) -> Generator[Outbox, Inbox, Share]:
-        """The share of the plan, standardised if the settings want it."""
-        if not self._shard.settings.standardise:
-            return share
-        return (yield from standardise_share(share, self._shard.settings.dtype, len(self._planning)))
+        """The share of the plan with what needs sums over all sites."""
+        settings = self._shard.settings
+        dtype = settings.dtype if settings.standardise else None
+        return (yield from complete_share(share, self._site, dtype, len(self._planning)))
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         step, number = position
@@ -200,6 +200,7 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
-    planning = max(planning, 2 + 3 * (int(data.features.shape[-1]) + data.num_outputs))  # moments of both
+    sums = 4 + 3 * int(data.features.shape[-1]) + 5 * data.num_outputs  # moments, and weights of each class
+    planning = max(planning, sums)
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))
