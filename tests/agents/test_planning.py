@@ -13,7 +13,7 @@ from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
-from gossamer.agents.site_sums import complete_share
+from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.agents.sums import plan_tree
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
@@ -145,9 +145,17 @@ def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
 
 
 def completed(given: list[Site], standardised: str | None = None) -> list[Share]:
-    planned = run_together([plan_site(site) for site in given])
-    together = zip(planned, given, strict=True)
-    return run_together([complete_share(share, site, standardised, 9) for (share, _), site in together])
+    shares = [share for share, _ in run_together([plan_site(site) for site in given])]
+    sums = run_together(
+        [
+            sum_sites(share, measure_site(share, site, standardised is not None), 9)
+            for share, site in zip(shares, given, strict=True)
+        ]
+    )
+    return [
+        complete_share(share, site, totals, standardised or "float64")
+        for share, site, totals in zip(shares, given, sums, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -189,10 +197,11 @@ def test_sums_that_no_data_has_are_refused() -> None:
             join_parts(message)[-1] = 1e9  # more nonzero entries than rows
 
     together = zip(planned, given, strict=True)
-    plans: list[Any] = [complete_share(share, site, "float64", 0) for (share, _), site in together]
+    plans: list[Any] = [sum_sites(share, measure_site(share, site, True), 0) for (share, _), site in together]
     plans[1] = watched(plans[1], lie)
-    with pytest.raises(GossamerError, match="sums over all sites that no data has"):
-        run_together(plans)
+    totals = run_together(plans)[0]
+    with pytest.raises(GossamerError, match="agent 0 was sent sums over all sites that no data has"):
+        complete_share(planned[0][0], given[0], totals, "float64")
 
 
 def test_a_given_row_of_c_is_used_as_it_is() -> None:

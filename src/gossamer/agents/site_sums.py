@@ -5,7 +5,7 @@ They give all sites the transform and the weights that a cutter would find on th
 """
 
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,55 +22,76 @@ from gossamer.data.standardisation import make_transform, measure_features, meas
 from gossamer.errors import GossamerError
 
 
-def complete_share(share: Share, site: Site, standardised: str | None, index: int) -> Generator[Outbox, Inbox, Share]:
-    """The planned share of a site with weights of its examples and, if `standardised` names a type of numbers, with
-    standardised features and targets; `index` is that of the first exchange."""
+@dataclass(frozen=True)
+class SiteSums:
+    """What sites sum: weights of training examples (data/example_weights.py), and moments of features and targets."""
+
+    weights: Floats
+    moments: tuple[Moments, ...]  # none where nothing is standardised
+
+    @property
+    def vector(self) -> Tensor:
+        return torch.from_numpy(np.concatenate([self.weights, *(part.pack() for part in self.moments)]))
+
+    def read(self, vector: Tensor) -> "SiteSums":
+        """The sums of a vector like this one's."""
+        widths = [len(self.weights), *(len(part.pack()) for part in self.moments)]
+        weights, *moments = (part.numpy() for part in vector.split(widths))
+        return SiteSums(weights, tuple(map(unpack_moments, moments)))
+
+    def merge(self, other: "SiteSums") -> "SiteSums":
+        moments = tuple(one.merge(same) for one, same in zip(self.moments, other.moments, strict=True))
+        return SiteSums(self.weights + other.weights, moments)
+
+
+def measure_site(share: Share, site: Site, standardise: bool) -> SiteSums:
+    """The sums of one site."""
+    train = share.masks["train"]
+    weights = sum_weights(share.targets, train, site.data.sample_weights, site.balanced, share.num_classes)
+    found = [measure_features(share.features, share.train_times), measure_targets(share.targets, train)]
+    return SiteSums(weights, tuple(part for part in found if part is not None and standardise))
+
+
+def sum_sites(share: Share, own: SiteSums, index: int) -> Generator[Outbox, Inbox, SiteSums]:
+    """The sums of all sites; `index` is that of the first exchange."""
     if share.tree is None:
         raise AssertionError("sites plan a spanning tree")
-    train, given = share.masks["train"], site.data.sample_weights
-    weights = sum_weights(share.targets, train, given, site.balanced, share.num_classes)
-    measured = [measure_features(share.features, share.train_times), measure_targets(share.targets, train)]
-    moments = [part for part in measured if part is not None and standardised is not None]
-    widths = [len(weights), *(len(part.pack()) for part in moments)]
-
-    def split(vector: Tensor) -> tuple[Floats, list[Moments]]:
-        first, *others = (part.numpy() for part in vector.split(widths))
-        return first, [unpack_moments(part) for part in others]
 
     def merge(one: Tensor, other: Tensor) -> Tensor:
-        (sums, parts), (more, others) = split(one), split(other)
-        return _join(sums + more, [part.merge(same) for part, same in zip(parts, others, strict=True)])
+        return own.read(one).merge(own.read(other)).vector
 
-    found = yield from sum_over_tree(share.tree, _join(weights, moments), Phase.PLANNING, index, merge)
-    totals, parts = split(found)
-    _check(share, totals, parts)
-    share = _weight_examples(share, given, site.balanced, totals)
-    if standardised is None:
+    return own.read((yield from sum_over_tree(share.tree, own.vector, Phase.PLANNING, index, merge)))
+
+
+def complete_share(share: Share, site: Site, totals: SiteSums, dtype: str) -> Share:
+    """The planned share of a site with weights of its examples and, where the sums hold moments, with standardised
+    features and targets."""
+    _check(share, totals)
+    share = _weight_examples(share, site, totals.weights)
+    if not totals.moments:
         return share
-    transform = make_transform(parts[0], parts[1] if len(parts) > 1 else None)
+    transform = make_transform(*totals.moments)
     return replace(
         share,
-        features=transform.apply_to_features(share.features, standardised),
+        features=transform.apply_to_features(share.features, dtype),
         targets=transform.apply_to_targets(share.targets),
         transform=transform,
     )
 
 
-def _join(sums: Floats, moments: list[Moments]) -> Tensor:
-    return torch.from_numpy(np.concatenate([sums, *(part.pack() for part in moments)]))
-
-
-def _weight_examples(share: Share, given: Floats | None, balanced: bool, totals: Floats) -> Share:
+def _weight_examples(share: Share, site: Site, totals: Floats) -> Share:
+    given = site.data.sample_weights
     if given is None and totals[0] != totals[1]:  # other sites have sample weights
         given = np.ones(share.masks["train"].shape)
-    example_weights, positive_weight = make_example_weights(share.targets, given, balanced, totals)
+    example_weights, positive_weight = make_example_weights(share.targets, given, site.balanced, totals)
     return replace(share, example_weights=example_weights, positive_weight=positive_weight)
 
 
-def _check(share: Share, totals: Floats, moments: list[Moments]) -> None:
+def _check(share: Share, totals: SiteSums) -> None:
     """Require sums that some data may have."""
-    wrong = totals[0] != share.num_labelled or totals[1] <= 0 or (totals < 0).any()
-    for part in moments:
+    weights = totals.weights
+    wrong = weights[0] != share.num_labelled or weights[1] <= 0 or (weights < 0).any()
+    for part in totals.moments:
         wrong |= (part.spread < 0).any() or (part.nonzeros < 0).any() or (part.nonzeros > part.count).any()
     if wrong:
         raise GossamerError(
