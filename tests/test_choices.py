@@ -1,5 +1,7 @@
 """The names that settings take are those of the tables, and of what is added to a table from outside."""
 
+from typing import get_args
+
 import pytest
 
 from gossamer import choices
@@ -10,6 +12,7 @@ from gossamer.assignment import ASSIGNMENTS
 from gossamer.choices import Choices
 from gossamer.commands.options import PANELS
 from gossamer.data import DATASETS
+from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.model.layers import ACTIVATIONS, LAYERS
 from gossamer.model.shift import SHIFTS
@@ -34,7 +37,16 @@ ALL = {name: value for name, value in vars(choices).items() if isinstance(value,
 
 
 def test_every_list_of_names_is_compared() -> None:
-    assert set(ALL) == {*TABLES, "COMPRESSION_FORMS", "BOUNDARY_BITS", "DECAY_NAMES", "KEEP_NAMES", "DTYPE_NAMES"}
+    assert set(ALL) == {
+        *TABLES,
+        "COMPRESSION_FORMS",
+        "BOUNDARY_BITS",
+        "CLASS_WEIGHT_NAMES",
+        "DECAY_NAMES",
+        "DTYPE_NAMES",
+        "KEEP_NAMES",
+        "TASK_NAMES",
+    }
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -53,6 +65,7 @@ def test_every_other_choice_is_understood() -> None:
         assert make_settings({"decay_layers": name}).decay_layers == name
     for name in choices.KEEP_NAMES.names:
         assert make_settings({"keep": name}).keep == name
+    assert set(choices.TASK_NAMES.names) == {"auto", *get_args(Task)}
     for name in choices.DTYPE_NAMES.names:
         assert str(make_settings({"dtype": name}).torch_dtype) == f"torch.{name}"
 

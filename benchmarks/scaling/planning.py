@@ -10,7 +10,7 @@ from gossamer.assignment import partition_stream
 from gossamer.data import DataGraph
 from gossamer.runs.deployment import build_host, make_deployment
 from gossamer.runs.message_counts import count_messages
-from gossamer.runs.settings import make_settings
+from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.shares import prepare_cut
 from scaling.measure import on_the_processor as timed
 
@@ -38,7 +38,7 @@ def compare(path: str, agents: int) -> dict[str, float]:
     deploying, deployment = timed(lambda: make_deployment(graph, settings, assignment=owner))
     hosting, _ = timed(lambda: build_host(deployment, settings))
     counting, _ = timed(lambda: count_messages(deployment, settings))
-    sharing, _ = timed(lambda: _cut_all(deployment, agents))
+    sharing, _ = timed(lambda: _cut_all(deployment, settings))
     return {
         "reading": reading,
         "partitioning": partition,
@@ -49,9 +49,9 @@ def compare(path: str, agents: int) -> dict[str, float]:
     }
 
 
-def _cut_all(deployment: Any, agents: int) -> None:
-    whole = prepare_cut(deployment)
-    for k in range(agents):
+def _cut_all(deployment: Any, settings: Settings) -> None:
+    whole = prepare_cut(deployment, settings)
+    for k in range(settings.agents):
         make_share(whole, [k])
 
 

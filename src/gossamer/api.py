@@ -118,13 +118,13 @@ def train(
     if settings is None:
         settings = make_settings(options)
     if dataset is not None and not isinstance(dataset, str | Path):
-        graph = load(dataset, symmetrise=settings.symmetrise)
+        graph = load(dataset, symmetrise=settings.symmetrise, task=settings.task)
         if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
             settings = settings.model_copy(update={"dataset": graph.name})
     else:
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
-        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise)
+        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise, task=settings.task)
     result = Result(start(graph, settings, progress=progress, initial=state, **(given or {})))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
@@ -158,7 +158,8 @@ def resume(
         if graph is None:
             graph = load_graph(path)
         else:
-            graph = load(graph, symmetrise=directory.read_run_settings(path).symmetrise)
+            settings = directory.read_run_settings(path)
+            graph = load(graph, symmetrise=settings.symmetrise, task=settings.task)
         run = directory.read_run(path, graph, start, steps, shift)
         histories, summary = directory.read_references(path), directory.read_summary(path)
         if run.engine.leads:
@@ -200,7 +201,7 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     """Load the data graph that a run directory names."""
     settings = directory.read_run_settings(folder)
     try:
-        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
+        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
     except GossamerError as error:
         raise GossamerError(
             f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "

@@ -54,6 +54,14 @@ DATASET_NAMES = Choices(
     "gossamer.data",
     "DATASETS",
 )
+TASK_NAMES = Choices(
+    {
+        "auto": "by the targets",
+        "multiclass": "one class a vertex",
+        "multilabel": "any number of labels a vertex",
+        "regression": "real values",
+    }
+)
 ASSIGNMENT_NAMES = Choices(
     _plain("bfs", "balanced", "uniform", "streaming", "metis", "nearest"), "gossamer.assignment", "ASSIGNMENTS"
 )
@@ -119,4 +127,7 @@ SCORE_NAMES = Choices(
     "SCORES",
 )
 DECAY_NAMES = Choices({"first": "the first layer's", "all": "all layers'"})
+CLASS_WEIGHT_NAMES = Choices(
+    {"none": "all alike", "balanced": "rare classes more, by the inverse of their frequency; of labels the rare side"}
+)
 DTYPE_NAMES = Choices(_plain("float32", "float64"))

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from gossamer.agents.measures import disagreement
-from gossamer.agents.scores import find_task
 from gossamer.api import Display, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
@@ -59,7 +58,7 @@ def gather(
 def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
     step and of the weights that are kept."""
-    task, width = find_task(run.host.full_pass.targets), run.deployment.graph.num_outputs
+    task, width = run.host.task, run.deployment.graph.num_outputs
     tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):

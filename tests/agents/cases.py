@@ -31,6 +31,7 @@ class Case:
     network: Any
     combination: np.ndarray
     problem: Problem
+    balanced: bool = False
 
     def host(
         self,
@@ -66,6 +67,7 @@ class Case:
             dtype=dtype,
             receptive_field=receptive_field,
             hosting=hosting,
+            balanced=self.balanced,
         )
 
     def weights(self, host: Host) -> list[torch.Tensor]:
@@ -90,8 +92,14 @@ def make_case(
     activation: str = "tanh",
     n: int = 24,
     seed: int = 0,
+    task: str = "multiclass",
+    sampled: bool = False,
+    balanced: bool = False,
 ) -> Case:
-    """Agent 3 has vertices but no labels, agent 4 has no vertex at all."""
+    """Agent 3 has vertices but no labels, agent 4 has no vertex at all. Targets with a batch axis are real values.
+
+    `sampled` draws sample weights, some of them 0, and `balanced` weighs classes or labels.
+    """
     random = np.random.default_rng(seed)
     edges = {(i, i + 1) for i in range(n - 1)} | {
         tuple(sorted(random.choice(n, 2, replace=False).tolist())) for _ in range(2 * n)
@@ -111,6 +119,12 @@ def make_case(
         targets = random.standard_normal((n, batch, classes))
         train = labelled[:, None] & (random.random(batch) < 0.6)[None, :]
         train[np.flatnonzero(labelled)[0], 0] = True
+    if batch is None and task == "multilabel":
+        targets = random.random((n, classes)) < (0.2, 0.5, 0.7)
+        targets[np.flatnonzero(labelled)[0]] = ~targets[np.flatnonzero(labelled)[1]]
+    elif task == "regression":
+        targets = random.standard_normal((*train.shape, classes))
+    sample_weights = random.uniform(0.1, 3, train.shape) * (random.random(train.shape) < 0.8) if sampled else None
     rest = ~train
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -123,6 +137,7 @@ def make_case(
             validation=rest,
             test=rest,
             weights=random.uniform(0.5, 2, len(pairs)),
+            sample_weights=sample_weights,
         )
     D = make_shift(graph.adjacency, shift)
     hidden = (5, 4)[: num_layers - 1]
@@ -142,8 +157,29 @@ def make_case(
         layers,
         dropout,
         seed=3,
+        weights=_weigh(graph, sample_weights, balanced and task == "multiclass"),
+        positive_weight=_weigh_labels(graph) if balanced and task == "multilabel" else None,
     )
-    return Case(graph, owner, D, network, C, problem)
+    return Case(graph, owner, D, network, C, problem, balanced)
+
+
+def _weigh(graph: DataGraph, sample_weights: Any, by_class: bool) -> torch.Tensor:
+    """Weights of the examples from their definition, one by one."""
+    weights = torch.ones(graph.train.shape, dtype=torch.float64)
+    if sample_weights is not None:
+        weights *= torch.from_numpy(sample_weights)
+    if by_class:
+        shown = graph.targets[graph.train].tolist()
+        for i, c in enumerate(graph.targets.tolist()):
+            weights[i] *= len(shown) / (len(set(shown)) * shown.count(c)) if c in shown else 1.0
+    return weights
+
+
+def _weigh_labels(graph: DataGraph) -> torch.Tensor:
+    """Weights of positive labels: the training vertices without the label for each with it."""
+    shown = graph.targets[graph.train].tolist()
+    counts = [sum(row[c] for row in shown) for c in range(graph.num_outputs)]
+    return torch.tensor([(len(shown) - k) / k if 0 < k < len(shown) else 1.0 for k in counts], dtype=torch.float64)
 
 
 def watched(generator: Generator[Outbox, Inbox, Any], note: Callable[[Outbox], None]) -> Generator[Outbox, Inbox, Any]:

@@ -22,6 +22,7 @@ OPTIONS = [
     {},
     {"dropout": 0.4},
     {"kind": "chebyshev", "order": 2, "shift": "scaled-laplacian", "bias": True},
+    {"sampled": True},
 ]
 
 
@@ -47,17 +48,20 @@ def test_a_mini_batch_gradient_is_autograd_of_its_columns(options: dict[str, Any
     leaves = [w.requires_grad_() for w in case.weights(host)]
     biases = case.biases(host)
     y = outputs(case.problem, leaves, biases, step)
-    each = ((y - case.problem.targets) ** 2).mean(-1)
-    expected = each[case.problem.labelled & drawn].sum() / (int(case.problem.labelled.sum()) * 2 / T)
+    assert case.problem.weights is not None
+    each = case.problem.weights * ((y - case.problem.targets) ** 2).mean(-1)
+    whole = case.problem.weights[case.problem.labelled].sum()
+    expected = each[case.problem.labelled & drawn].sum() / (whole * 2 / T)
     value, gradient = run(loss_gradient(host, draw_mini_batch(host)))
     torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=0)
     for index, reference in enumerate(torch.autograd.grad(expected, leaves)):
         torch.testing.assert_close(gradient[f"layer.{index}.weight"], reference, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("receptive_field", [True, False])
-def test_the_gradients_of_an_epoch_average_to_the_whole_one(receptive_field: bool) -> None:
-    case = make_case(batch=10, seed=1)
+def test_the_gradients_of_an_epoch_average_to_the_whole_one(receptive_field: bool, sampled: bool) -> None:
+    case = make_case(batch=10, seed=1, sampled=sampled)
     T = int(case.graph.train.any(0).sum())
     b = next(b for b in range(2, T) if T % b == 0)
     host = case.host(batch=b, receptive_field=receptive_field)

@@ -33,6 +33,14 @@ CASES = [
     {"kind": "gcn", "dropout": 0.4},
     {"kind": "gcn", "dropout": 0.4, "sparse_features": False, "order": 2},
     {"kind": "gcn", "dropout": 0.4, "batch": 3},
+    {"task": "multilabel", "dropout": 0.4, "bias": True},
+    {"task": "multilabel", "balanced": True},
+    {"task": "multilabel", "balanced": True, "sampled": True, "kind": "chebyshev", "order": 2, "dropout": 0.4},
+    {"sampled": True, "dropout": 0.4},
+    {"balanced": True},
+    {"balanced": True, "sampled": True, "kind": "polynomial", "order": 2, "sparse_features": False},
+    {"task": "regression", "sampled": True},
+    {"batch": 4, "sampled": True, "order": 2},
 ]
 
 

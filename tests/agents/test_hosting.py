@@ -41,6 +41,9 @@ def assert_same_outputs(one: Host, many: Sequence[Host]) -> None:
         {"kind": "chebyshev", "order": 3, "shift": "scaled-laplacian", "bias": True},
         {"shift": "random-walk", "num_layers": 3},
         {"batch": 3, "dropout": 0.2},
+        {"task": "multilabel", "balanced": True, "sampled": True, "dropout": 0.4},
+        {"balanced": True, "sampled": True, "bias": True},
+        {"batch": 3, "sampled": True},
     ],
     ids=str,
 )

@@ -41,7 +41,7 @@ def test_scores_count_every_vertex_once_over_several_hosts() -> None:
     right = y.argmax(-1) == case.problem.targets
     each = torch.nn.functional.cross_entropy(y, case.problem.targets, reduction="none")
     parts = run_together([evaluate(case.host(group)) for group in ([0, 2], [1], [3, 4])])
-    found = compute_scores([sums for _, sums in parts], "multi-class", 3)
+    found = compute_scores([sums for _, sums in parts], "multiclass", 3)
     for name in ("train", "validation", "test"):
         mask = torch.tensor(getattr(case.graph, name))
         assert found[name]["accuracy"] == pytest.approx(float(right[mask].double().mean()))

@@ -13,7 +13,7 @@ from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
 from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
-from gossamer.agents.site_moments import standardise_share
+from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.agents.sums import plan_tree
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph
@@ -40,6 +40,8 @@ def site_data(graph: DataGraph, owner: np.ndarray, k: int) -> SiteData:
         graph.weights[touching],
         dict(zip(elsewhere.tolist(), owner[elsewhere].tolist(), strict=True)),
         graph.num_classes,
+        labels=graph.task == "multilabel",
+        sample_weights=None if graph.sample_weights is None else graph.sample_weights[own],
     )
 
 
@@ -95,6 +97,7 @@ def assert_same_topology(found: TopologyShare, expected: TopologyShare) -> None:
         {"order": 2, "shift": "laplacian", "sparse_features": False},
         {"batch": 4, "shift": "random-walk", "num_layers": 1},
         {"kind": "mlp", "shift": "identity"},
+        {"task": "multilabel"},
     ],
     ids=str,
 )
@@ -131,8 +134,7 @@ def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
     case = replace(case, graph=graph)
     transform = measure_transform(graph)
     whole = transform.apply(graph, "float64")
-    planned = run_together([plan_site(site) for site in sites(case, "normalized", links_of(case))])
-    for k, share in enumerate(run_together([standardise_share(share, "float64", 9) for share, _ in planned])):
+    for k, share in enumerate(completed(sites(case, "normalized", links_of(case)), "float64")):
         expected = whole.features[case.owner == k]
         found, same = (part.toarray() if sparse.issparse(part) else part for part in (share.features, expected))
         np.testing.assert_allclose(found, same, rtol=0, atol=1e-12)
@@ -142,17 +144,64 @@ def test_sites_standardise_as_the_whole_graph_is(how: dict[str, Any]) -> None:
             np.testing.assert_allclose(getattr(share.transform, name), part, rtol=1e-12, atol=1e-12)
 
 
-def test_moments_that_no_data_has_are_refused() -> None:
-    planned = run_together([plan_site(site) for site in sites(make_case(), "normalized", links_of(make_case()))])
+def completed(given: list[Site], standardised: str | None = None) -> list[Share]:
+    shares = [share for share, _ in run_together([plan_site(site) for site in given])]
+    sums = run_together(
+        [
+            sum_sites(share, measure_site(share, site, standardised is not None), 9)
+            for share, site in zip(shares, given, strict=True)
+        ]
+    )
+    return [
+        complete_share(share, site, totals, standardised or "float64")
+        for share, site, totals in zip(shares, given, sums, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_sites_weight_examples_as_the_whole_graph_does(task: str, balanced: bool) -> None:
+    case = make_case()
+    random = np.random.default_rng(5)
+    n = case.graph.num_vertices
+    graph = replace(case.graph, sample_weights=np.where(case.owner == 2, random.random(n) + 0.5, 1.0))
+    if task == "multilabel":
+        graph = replace(graph, targets=random.random((n, 3)) < 0.4)
+    filters = [layer.gather for layer in case.network.layers]
+    C = topology.metropolis_weights(links_of(case))
+    whole = make_whole(graph, [(case.shift, C)], filters, case.owner, balanced=balanced)
+    given = sites(replace(case, graph=graph), "normalized", links_of(case))
+    given = [replace(site, balanced=balanced) for site in given]
+    own = graph.sample_weights
+    assert own is not None
+    for k in (0, 2):  # of agent 0 the user knows no weights, of agent 2 they are its own
+        weights = own[case.owner == 2] if k == 2 else None
+        given[k] = replace(given[k], data=replace(given[k].data, sample_weights=weights))
+    for k, share in enumerate(completed(given)):
+        cut = make_share(whole, [k])
+        for found, expected in (
+            (share.example_weights, cut.example_weights),
+            (share.positive_weight, cut.positive_weight),
+        ):
+            assert (found is None) == (expected is None)
+            if found is not None and expected is not None:
+                np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_sums_that_no_data_has_are_refused() -> None:
+    given = sites(make_case(), "normalized", links_of(make_case()))
+    planned = run_together([plan_site(site) for site in given])
 
     def lie(box: Outbox) -> None:
         for message in box.messages.values():
             join_parts(message)[-1] = 1e9  # more nonzero entries than rows
 
-    plans = [standardise_share(share, "float64", 0) for share, _ in planned]
+    together = zip(planned, given, strict=True)
+    plans: list[Any] = [sum_sites(share, measure_site(share, site, True), 0) for (share, _), site in together]
     plans[1] = watched(plans[1], lie)
-    with pytest.raises(GossamerError, match="moments of all sites' features that no data has"):
-        run_together(plans)
+    totals = run_together(plans)[0]
+    with pytest.raises(GossamerError, match="agent 0 was sent sums over all sites that no data has"):
+        complete_share(planned[0][0], given[0], totals, "float64")
 
 
 def test_a_given_row_of_c_is_used_as_it_is() -> None:

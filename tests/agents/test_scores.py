@@ -24,18 +24,17 @@ from gossamer.agents.scores import (
     SCORES,
     Scores,
     ScoreSums,
-    Task,
     choose_score,
     compute_scores,
     count_sums,
-    find_task,
     list_scores,
     score_sums,
 )
 from gossamer.agents.share import MASKS
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 
-TASKS: tuple[Task, ...] = ("multi-class", "multi-label", "regression")
+TASKS: tuple[Task, ...] = ("multiclass", "multilabel", "regression")
 
 
 def draw(task: Task, n: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,9 +42,9 @@ def draw(task: Task, n: int, width: int, seed: int) -> tuple[torch.Tensor, torch
     random = torch.Generator().manual_seed(seed)
     outputs = torch.randn(n, width, generator=random, dtype=torch.float64)
     noise = torch.randn(n, width, generator=random, dtype=torch.float64)
-    if task == "multi-class":
+    if task == "multiclass":
         return outputs, (outputs + 1.5 * noise).argmax(1)
-    return outputs, outputs + noise > 0.8 if task == "multi-label" else 3 + outputs + 0.3 * noise
+    return outputs, outputs + noise > 0.8 if task == "multilabel" else 3 + outputs + 0.3 * noise
 
 
 def make_masks(n: int, seed: int) -> dict[str, torch.Tensor]:
@@ -76,7 +75,7 @@ def expect_loss(task: Task, outputs: torch.Tensor, targets: torch.Tensor) -> flo
     z, y = outputs.numpy(), targets.numpy()
     if task == "regression":
         return float(np.square(z - y).mean())
-    if task == "multi-class":
+    if task == "multiclass":
         return float(metrics.log_loss(y, outputs.softmax(1).numpy(), labels=range(z.shape[1])))
     p = outputs.sigmoid().numpy()
     return float(-np.where(y, np.log(p), np.log1p(-p)).mean())
@@ -88,7 +87,7 @@ def expect(task: Task, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str
     if task == "regression":
         mse, mae = metrics.mean_squared_error(y, z), metrics.mean_absolute_error(y, z)
         return {"loss": loss, "mse": mse, "mae": mae, "rmse": math.sqrt(mse), "r2": metrics.r2_score(y, z)}
-    chosen = z.argmax(1) if task == "multi-class" else z > 0
+    chosen = z.argmax(1) if task == "multiclass" else z > 0
     macro_f1, micro_f1 = (metrics.f1_score(y, chosen, average=kind, zero_division=0) for kind in ("macro", "micro"))
     return {"loss": loss, "accuracy": float((chosen == y).mean()), "macro_f1": macro_f1, "micro_f1": micro_f1}
 
@@ -107,7 +106,7 @@ def test_sums_over_hosts_give_the_scores_of_scikit_learn(task: Task, width: int,
         assert found[name] == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("task", ["multi-label", "regression"])
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
 def test_a_time_axis_is_summed_over(task: Task) -> None:
     outputs, targets = draw(task, 60, 3, seed=0)
     masks = make_masks(60, seed=2)
@@ -122,11 +121,11 @@ def test_classes_that_do_not_occur_are_left_out_and_labels_are_not() -> None:
     outputs = torch.eye(4, dtype=torch.float64)[[0, 0, 1, 2, 1]]
     targets = torch.tensor([0, 0, 1, 1, 0])
     masks = {name: torch.ones(5, dtype=torch.bool) for name in MASKS}
-    found = compute_scores([score_sums(make_pass_of(targets, masks), outputs)], "multi-class", 4)["test"]
+    found = compute_scores([score_sums(make_pass_of(targets, masks), outputs)], "multiclass", 4)["test"]
     assert found["macro_f1"] == pytest.approx((4 / 5 + 2 / 4 + 0) / 3)
     assert found["micro_f1"] == found["accuracy"] == pytest.approx(3 / 5)
     labels = torch.tensor([[True, False, False]] * 5)
-    found = compute_scores([score_sums(make_pass_of(labels, masks), -outputs[:, 1:] - 1)], "multi-label", 3)["test"]
+    found = compute_scores([score_sums(make_pass_of(labels, masks), -outputs[:, 1:] - 1)], "multilabel", 3)["test"]
     assert (found["macro_f1"], found["micro_f1"]) == (0.0, 0.0)
     assert found["accuracy"] == pytest.approx(10 / 15)
 
@@ -197,10 +196,10 @@ def score_both(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[dict[str, 
 
 
 @pytest.mark.parametrize("width", [2, 3, 7])
-@pytest.mark.parametrize("task", ["multi-class", "multi-label"])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_ranking_scores(task: Task, width: int) -> None:
     outputs, targets = draw(task, 500, width, seed=width)
-    if task == "multi-label":
+    if task == "multilabel":
         targets[:, 0] = True  # without negatives
     exact, binned = score_both(outputs, targets)
     for name, score in (("roc_auc", metrics.roc_auc_score), ("average_precision", metrics.average_precision_score)):
@@ -209,14 +208,14 @@ def test_ranking_scores(task: Task, width: int) -> None:
         assert exact[name] < 0.95
 
 
-@pytest.mark.parametrize("task", ["multi-class", "multi-label"])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_binned_scores_are_those_of_bins_as_ties_and_within_their_bounds(task: Task) -> None:
     """The outputs of two classes, or of one label, at few places: many share a bin."""
     random = np.random.default_rng(7)
     z = torch.from_numpy(random.normal(0, 0.6, 3000))
     there = torch.from_numpy(random.random(3000)) < torch.sigmoid(z)
-    outputs = torch.stack([torch.zeros_like(z), z], 1) if task == "multi-class" else z[:, None]
-    exact, binned = score_both(outputs, there.long() if task == "multi-class" else there[:, None])
+    outputs = torch.stack([torch.zeros_like(z), z], 1) if task == "multiclass" else z[:, None]
+    exact, binned = score_both(outputs, there.long() if task == "multiclass" else there[:, None])
     bins = ((z + LARGEST_LOGIT) / (2 * LARGEST_LOGIT) * NUM_BINS).floor().numpy()
     assert binned["roc_auc_binned"] == pytest.approx(metrics.roc_auc_score(there, bins), rel=1e-12)
     assert binned["average_precision_binned"] == pytest.approx(metrics.average_precision_score(there, bins), rel=1e-12)
@@ -257,13 +256,13 @@ def test_sure_predictions_are_still_ranked() -> None:
 
 
 @pytest.mark.parametrize("width", [2, 4])
-@pytest.mark.parametrize("task", ["multi-class", "multi-label"])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_histograms_add_over_hosts(task: Task, width: int) -> None:
     outputs, targets = draw(task, 300, width, seed=1)
     on = make_pass_of(targets, make_masks(300, seed=1))
     parts = split(outputs, on, 4, binned=True)
     assert {len(part[name]) for part in parts for name in MASKS} == {count_sums(task, width, binned=True)}
-    assert count_ranked(width, task == "multi-class") == (1 if (task, width) == ("multi-class", 2) else width)
+    assert count_ranked(width, task == "multiclass") == (1 if (task, width) == ("multiclass", 2) else width)
     found = compute_scores(parts, task, width)
     plain = compute_scores(split(outputs, on, 4), task, width)
     for name, mask in on.masks.items():
@@ -272,18 +271,16 @@ def test_histograms_add_over_hosts(task: Task, width: int) -> None:
 
 def test_sums_of_another_length_are_refused() -> None:
     old = {name: torch.ones(3) for name in MASKS}
-    with pytest.raises(
-        GossamerError, match="expected 12 or 2892 sums on train for multi-class with 3 outputs, got 3; "
-    ):
-        compute_scores([old], "multi-class", 3)
-    mixed = [{name: torch.ones(count_sums("multi-class", 3, binned)) for name in MASKS} for binned in (False, True)]
+    with pytest.raises(GossamerError, match="expected 12 or 2892 sums on train for multiclass with 3 outputs, got 3; "):
+        compute_scores([old], "multiclass", 3)
+    mixed = [{name: torch.ones(count_sums("multiclass", 3, binned)) for name in MASKS} for binned in (False, True)]
     with pytest.raises(GossamerError, match="got 12, 2892"):
-        compute_scores(mixed, "multi-class", 3)
+        compute_scores(mixed, "multiclass", 3)
 
 
 def test_the_score_of_a_setting() -> None:
     usual = {task: choose_score("auto", task).name for task in TASKS}
-    assert usual == {"multi-class": "accuracy", "multi-label": "micro_f1", "regression": "mse"}
+    assert usual == {"multiclass": "accuracy", "multilabel": "micro_f1", "regression": "mse"}
     for task in TASKS:
         for name in SCORES:
             if name in list_scores(task):

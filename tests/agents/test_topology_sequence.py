@@ -105,7 +105,7 @@ def test_peers_train_over_links_that_change(tmp_path: Path, every: int) -> None:
     chosen = settings(consensus_every=every)
     simulated = gossamer.train(case.graph, chosen, given={"assignment": case.owner, "combination": matrices()}).run
     folders = write_local_shards(tmp_path, simulated.deployment, chosen)
-    whole, tree = prepare_cut(simulated.deployment), plan_tree(simulated.deployment.links)
+    whole, tree = prepare_cut(simulated.deployment, chosen), plan_tree(simulated.deployment.links)
     assert tree is not None
     for k, folder in enumerate(folders):
         share = read_shard(folder).share

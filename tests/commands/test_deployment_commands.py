@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from gossamer.agents.scores import Task
 from gossamer.cli import app
+from gossamer.data.tasks import Task
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.metrics import score_agents
 from gossamer.peers.network.keys import make_agent_keys
@@ -124,8 +124,8 @@ def test_a_site_whose_secret_lies_in_its_shard_already_is_made_whole_or_not_at_a
 @pytest.mark.parametrize(
     ("task", "score", "heading", "held_out", "shown"),
     [
-        ("multi-class", "accuracy", "acc", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "25.0%"),
-        ("multi-class", "macro_f1", "macro F1", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "0.2000"),
+        ("multiclass", "accuracy", "acc", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "25.0%"),
+        ("multiclass", "macro_f1", "macro F1", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "0.2000"),
         ("regression", "mse", "mse", [2.0, 4, 4, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], "0.25"),
     ],
 )

@@ -109,15 +109,17 @@ def test_networkx_attributes_may_be_tensors() -> None:
         np.testing.assert_array_equal(getattr(back, name), getattr(graph, name))
 
 
-def test_networkx_targets_may_be_several_values_and_not_several_labels() -> None:
+def test_networkx_targets_may_be_several_values_or_several_labels() -> None:
     given = to_networkx(path_graph(targets=[0.5, 1.5, 2.5, 3.5]))
     for i, v in enumerate(given):
         given.nodes[v]["y"] = torch.tensor([i, 0.5])
     np.testing.assert_array_equal(from_networkx(given).targets, [[0, 0.5], [1, 0.5], [2, 0.5], [3, 0.5]])
-    for v in given:
-        given.nodes[v]["y"] = [1, 1]
-    with pytest.raises(GossamerError, match="multi-label"):
-        from_networkx(given)
+    for i, v in enumerate(given):
+        given.nodes[v]["y"] = [1, i % 2]
+    graph = from_networkx(given)
+    assert graph.task == "multilabel"
+    np.testing.assert_array_equal(graph.targets, [[True, False], [True, True]] * 2)
+    assert from_networkx(given, task="regression").task == "regression"
 
 
 def test_networkx_whole_numbers_are_classes_and_minus_one_is_unknown() -> None:
@@ -243,11 +245,6 @@ def test_pyg_tensors_of_every_kind_are_converted_without_loss(
     ("changes", "message"),
     [
         ({"x": FEATURES.to(torch.complex64)}, "features must be a table of numbers, got complex64"),
-        (
-            {"y": torch.tensor([[0.0, 1], [1, 1], [0, 0], [1, 0]])},
-            r"targets \(4, 2\) of 0 and 1 .*multi-label.*not",
-        ),
-        ({"y": torch.tensor([[0, 1], [1, 1], [0, 0], [1, 0]])}, "multi-label"),
         ({"y": torch.eye(4, dtype=torch.bool)}, r"one-hot; give their numbers, y.argmax\(1\)"),
         ({"x": FEATURES.numpy()}, "`x` must be a torch.Tensor, got ndarray"),
     ],

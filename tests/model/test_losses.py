@@ -1,4 +1,4 @@
-"""l(y^, y): cross-entropy and squared error from their formulas."""
+"""l(y^, y): cross-entropy, binary cross-entropy and squared error from their formulas."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,27 @@ def test_squared_error_is_the_mean_over_the_width(shape: tuple[int, ...]) -> Non
     torch.testing.assert_close(losses(torch.from_numpy(outputs), torch.from_numpy(targets)), torch.from_numpy(expected))
 
 
-@pytest.mark.parametrize("targets", [torch.tensor([0, 2, 1]), torch.ones(3, 4, dtype=torch.float64)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_binary_cross_entropy_is_the_mean_over_the_labels(weighted: bool) -> None:
+    random = np.random.default_rng(0)
+    outputs, labels = random.normal(size=(6, 4)), random.random((6, 4)) < 0.5
+    weight = random.uniform(0.5, 3, 4) if weighted else np.ones(4)
+    chance = 1 / (1 + np.exp(-outputs))
+    expected = -np.where(labels, weight * np.log(chance), np.log(1 - chance)).sum(1) / 4
+    given = torch.from_numpy(weight) if weighted else None
+    found = losses(torch.from_numpy(outputs), torch.from_numpy(labels), given)
+    torch.testing.assert_close(found, torch.from_numpy(expected))
+
+
+def test_binary_cross_entropy_of_large_outputs_is_finite() -> None:
+    outputs = torch.tensor([[1000.0, -1000.0], [-1000.0, 1000.0]], dtype=torch.float64)
+    found = losses(outputs, torch.tensor([[True, False], [True, False]]))
+    torch.testing.assert_close(found, torch.tensor([0.0, 1000.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "targets", [torch.tensor([0, 2, 1]), torch.eye(3, 4) > 0, torch.ones(3, 4, dtype=torch.float64)]
+)
 def test_losses_can_be_differentiated(targets: torch.Tensor) -> None:
     outputs = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 4))).requires_grad_()
     assert torch.autograd.gradcheck(lambda y: losses(y, targets), (outputs,))

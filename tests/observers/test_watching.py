@@ -61,7 +61,7 @@ def test_lines_have_a_time_a_step_a_loss_and_a_score() -> None:
 
 def test_reports_of_processes_become_a_line_when_all_have_evaluated() -> None:
     lines: list[str] = []
-    measure = partial(score_agents, task="multi-class", width=2)
+    measure = partial(score_agents, task="multiclass", width=2)
     follow = make_report_writer(lines.append, 2, 100, "accuracy", measure)
 
     def report(step: int) -> dict[str, Any]:

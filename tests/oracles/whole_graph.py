@@ -27,6 +27,8 @@ class Problem:
     layers: list[tuple[str, int, str]]
     dropout: float = 0.0
     seed: int = 0
+    weights: Tensor | None = None  # of the examples, on any scale, shaped as the labelled entries
+    positive_weight: Tensor | None = None  # of each label
 
 
 def polynomials(D: Tensor, kind: str, order: int) -> list[Tensor]:
@@ -72,14 +74,19 @@ def outputs(problem: Problem, weights: list[Tensor], biases: list[Tensor] | None
 def loss(
     problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
 ) -> Tensor:
-    """L = 1/|T_D| sum over labelled entries."""
+    """L = 1/|T_D| sum over labelled entries, or their weighted mean."""
     y = outputs(problem, weights, biases, step)
     if problem.targets.dtype == torch.int64:
         log_p = y - torch.logsumexp(y, dim=-1, keepdim=True)
         each = -log_p[torch.arange(len(y)), problem.targets]
+    elif problem.targets.dtype == torch.bool:
+        negative = torch.logsumexp(torch.stack([torch.zeros_like(y), y]), 0)  # -log(1 - sigmoid(y))
+        positive = torch.ones(y.shape[1], dtype=y.dtype) if problem.positive_weight is None else problem.positive_weight
+        each = torch.where(problem.targets, positive * (negative - y), negative).mean(-1)
     else:
         each = ((y - problem.targets) ** 2).mean(-1)
-    return each[problem.labelled].sum() / problem.labelled.sum()
+    e = torch.ones_like(each) if problem.weights is None else problem.weights
+    return (e * each)[problem.labelled].sum() / e[problem.labelled].sum()
 
 
 def gradients(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agents.cases import make_case
 from peers.harness import deployed, state_folder
 
 from gossamer.errors import GossamerError
@@ -18,7 +19,8 @@ from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import build_host, build_share_host
+from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
+from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 
 
@@ -40,14 +42,43 @@ def test_a_shard_holds_nothing_of_another_agent(tmp_path: Path) -> None:
 
 
 def test_a_host_from_a_shard_is_the_host_of_the_deployment(tmp_path: Path) -> None:
-    deployment, settings = deployed()
-    for k, folder in enumerate(write_local_shards(tmp_path, deployment, settings)):
-        found, expected = build_share_host(read_shard(folder).share, settings), build_host(deployment, settings, [k])
+    assert_same_hosts(tmp_path, *deployed())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"task": "multilabel"},
+        {"task": "multilabel", "sampled": True, "balanced": True},
+        {"balanced": True},
+        {"sampled": True},
+        {"batch": 3, "sampled": True},
+    ],
+    ids=str,
+)
+def test_weights_of_examples_are_in_the_shard(tmp_path: Path, options: dict[str, Any]) -> None:
+    case = make_case(**options)
+    chosen = make_settings({"agents": 4, "topology": "complete", "hidden": 5, "dtype": "float64"})
+    settings = chosen.model_copy(update={"class_weights": "balanced" if case.balanced else "none"})
+    deployment = make_deployment(case.graph, settings, assignment=case.owner)
+    assert_same_hosts(tmp_path, deployment, settings)
+    shares = [read_shard(tmp_path / f"agent-{k}").share for k in range(4)]
+    assert (shares[0].example_weights is None) == ("sampled" not in options and options != {"balanced": True})
+    total = sum(float(s.example_weights[s.masks["train"]].sum()) for s in shares if s.example_weights is not None)
+    assert total in (0, pytest.approx(case.graph.train.sum()))
+
+
+def assert_same_hosts(folder: Path, deployment: Deployment, settings: Settings) -> None:
+    for k, shard in enumerate(write_local_shards(folder, deployment, settings)):
+        found, expected = build_share_host(read_shard(shard).share, settings), build_host(deployment, settings, [k])
         for name, part in expected.params.items():
             assert torch.equal(found.params[name], part)
-        assert torch.equal(found.train_pass.features, expected.train_pass.features)
-        rows: list[Any] = [host.train_pass.plan.layers[0].propagations[0].rows for host in (found, expected)]
-        assert rows[0].outgoing == rows[1].outgoing
+        for one, other in ((found.train_pass, expected.train_pass), (found.full_pass, expected.full_pass)):
+            for name in ("features", "targets", "weights", "positive_weight"):
+                part, same = getattr(one, name), getattr(other, name)
+                assert (part is None and same is None) or torch.equal(part, same)
+            rows: list[Any] = [on.plan.layers[0].propagations[0].rows for on in (one, other)]
+            assert rows[0].outgoing == rows[1].outgoing
 
 
 def test_a_damaged_shard_is_refused(tmp_path: Path) -> None:

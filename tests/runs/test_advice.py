@@ -120,6 +120,21 @@ def test_an_empty_mask_is_warned_of_and_its_score_is_a_dash(mask: str, capsys: p
     assert not train_and_catch(path_graph(), **SHORT)[1]
 
 
+LABELS = [[0, 1], [1, 1], [0, 1], [1, 0]]
+
+
+def test_labels_that_no_training_vertex_has_are_warned_of() -> None:
+    _, messages = train_and_catch(path_graph(targets=[[1, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 0]]), **SHORT)
+    (text,) = messages
+    assert text.startswith("2 of 3 classes have no training label and will not be learnt (1, 2); mark some")
+
+
+def test_skew_of_labels_is_that_of_their_frequencies() -> None:
+    graph = path_graph(targets=LABELS, train=[0, 1, 2, 3], validation=[], test=[])  # 2 of the first, 3 of the second
+    agents = np.array([0, 0, 0, 1])  # 1 and 3; 1 and 0
+    assert label_skew(graph, agents, 2) == pytest.approx((4 * abs(1 / 4 - 2 / 5) + 1 * abs(1 - 2 / 5)) / 5)
+
+
 @pytest.mark.parametrize(("names", "shown"), [(None, "2, 3"), (("a", "b", "c", "d"), "c, d")])
 def test_classes_without_a_training_label_are_warned_of(names: tuple[str, ...] | None, shown: str) -> None:
     graph = path_graph(targets=[0, 1, 2, 3], class_names=names)
@@ -134,6 +149,8 @@ def test_the_loss_of_guessing_is_that_of_the_best_constant() -> None:
     assert measure_guessing(classes) == pytest.approx(-(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3)
     values = start_run(path_graph(train=[0, 1, 2], validation=[], targets=[[1.0, 8], [2, 8], [6, 2], [0, 0]]), settings)
     assert measure_guessing(values) == pytest.approx((np.var([1, 2, 6]) + np.var([8, 8, 2])) / 2)
+    labels = start_run(path_graph(train=[0, 1, 2], validation=[], targets=LABELS), settings)
+    assert measure_guessing(labels) == pytest.approx(-(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3 / 2)  # the second is 0
 
 
 @pytest.mark.parametrize("targets", [[0, 1, 0, 1], [1.0, 2.0, 1.5, 0.5]])

@@ -31,6 +31,9 @@ KNOWN = tuple(Settings.model_fields)
         ("metric", "score"),
         ("scoring", "score"),
         ("monitor", "score"),
+        ("class_weight", "class_weights"),
+        ("pos_weight", "class_weights"),
+        ("problem_type", "task"),
         ("LR", "step_size"),
         ("agent", "agents"),
         ("topologie", "topology"),
@@ -45,7 +48,12 @@ def test_another_word_for_a_setting(name: str, setting: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("num_layers", "'hidden' holds the widths"), ("device", "'threads'"), ("gpu", "on the CPU")],
+    [
+        ("num_layers", "'hidden' holds the widths"),
+        ("device", "'threads'"),
+        ("gpu", "on the CPU"),
+        ("sample_weight", "come with the data"),
+    ],
 )
 def test_what_there_is_instead(name: str, text: str) -> None:
     with pytest.raises(GossamerError, match=f"unknown setting '{name}'; .*{text}"):

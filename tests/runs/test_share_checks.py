@@ -90,6 +90,8 @@ SITE: list[tuple[Change, str]] = [
     (lambda a: a["edges"].__setitem__(1, a["edges"][0]), "edges should hold pairs i < j, ascending and each once"),
     (put("weights", 0, 0.0), "weights should hold positive numbers"),
     (put("combination", 0, 3.0), "combination should hold rows that sum to 1"),
+    (lambda a: a.update(sample_weights=-np.ones(len(a["targets"]))), "sample_weights should hold numbers from 0 to"),
+    (lambda a: a.update(sample_weights=np.ones(1)), r"sample_weights should hold float64 \["),
 ]
 
 
@@ -109,6 +111,39 @@ def shard(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("change", "message"), SHARE, ids=[message for _, message in SHARE])
 def test_a_share_that_contradicts_itself(change: Change, message: str, shard: Path) -> None:
     read_shard(shard)
+    change_tensors(shard / "share.safetensors", change)
+    with pytest.raises(GossamerError, match=rf"share\.safetensors: {message}.*copy the shard again"):
+        read_shard(shard)
+
+
+WEIGHTED: list[tuple[Change, str]] = [
+    (put("example_weights", 0, -1.0), "example_weights should hold numbers from 0 to"),
+    (put("example_weights", 0, np.nan), "example_weights should hold finite numbers"),
+    (put("example_weights", slice(None), 40.0), "example_weights should hold weights that sum to"),
+    (put("positive_weight", 0, 0.0), "positive_weight should hold positive numbers"),
+    (lambda a: a.update(positive_weight=np.ones(2)), r"positive_weight should hold float64 \[3\]"),
+    (lambda a: a.update(example_weights=np.ones(2)), r"example_weights should hold float64 \["),
+    (lambda a: a.update(targets=a["targets"][:, :2].copy()), r"targets should hold bool \["),
+    (
+        lambda a: a.update(targets=a["targets"].argmax(1)),
+        "positive_weight should hold weights of labels, found some beside targets that are none",
+    ),
+]
+
+
+def weighted_share(folder: Path) -> Path:
+    settings = make_settings(BASE | {"class_weights": "balanced"})
+    graph = make_case(n=30, sparse_features=False, task="multilabel", sampled=True).graph
+    return write_local_shards(folder, make_deployment(graph, settings), settings)[AGENT]
+
+
+@pytest.mark.parametrize(("change", "message"), WEIGHTED, ids=[message for _, message in WEIGHTED])
+def test_a_weighted_share_of_labels_that_contradicts_itself(change: Change, message: str, tmp_path: Path) -> None:
+    shard = weighted_share(tmp_path)
+    share = read_shard(shard).share
+    assert share.task == "multilabel"
+    assert share.example_weights is not None
+    assert share.positive_weight is not None
     change_tensors(shard / "share.safetensors", change)
     with pytest.raises(GossamerError, match=rf"share\.safetensors: {message}.*copy the shard again"):
         read_shard(shard)

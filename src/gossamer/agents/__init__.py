@@ -5,7 +5,7 @@ The code is organised as follows:
     host             a set of agents with their data, plans and weights
     share            the part of the data, of D and of C that a host's agents know
     planning         the same share, planned by sites that do not pool their data
-    site_moments     the same standardisation, by sites that do not pool their data
+    site_sums        the same standardisation and weights, by sites that do not pool their data
     planning_checks  checks of the messages of planning sites
     passes           a plan with the hosted data laid out for it
     inputs           a layer's input: rows, dropout, and the product with each agent's weights

@@ -24,6 +24,7 @@ from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.rules import StateDict, UpdateRule
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.data import DataGraph
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 
@@ -100,6 +101,10 @@ class Host:
         return self.topology.consensus
 
     @property
+    def task(self) -> Task:
+        return find_task(self.full_pass.targets)
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         """Type of the weights."""
         return next(iter(self.params.values())).dtype
@@ -127,13 +132,15 @@ def make_host(
     dtype: torch.dtype = torch.float32,
     receptive_field: bool = True,
     hosting: NDArray[np.int64] | None = None,
+    balanced: bool = False,
 ) -> Host:
     """Make the host of the given agents, for a sequence of topologies (D, C).
 
-    `hosting` is the host of each agent [m], for links between hosts. Without `receptive_field`, training computes every
-    vertex: slower, a reference for tests. The last options are those of `draw_initial_params`.
+    `hosting` is the host of each agent [m], for links between hosts; `balanced` gives class weights. Without
+    `receptive_field`, training computes every vertex: slower, a reference for tests. The last options but these are
+    those of `draw_initial_params`.
     """
-    whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field)
+    whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field, balanced)
     share = make_share(whole, agents, hosting)
     params = draw_initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
     return make_share_host(share, network, training, params)

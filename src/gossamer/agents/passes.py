@@ -36,6 +36,7 @@ class Pass:
     targets: Tensor
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
     weights: Tensor | None = None  # of the examples in the loss, shaped as the masks; None: all 1
+    positive_weight: Tensor | None = None  # of each label [C] in the loss; None: all 1
     fraction: float = 1.0  # of the training examples' time steps that it holds, for a mini-batch
 
     def input(self, index: int, x: Tensor, key: tuple[int, int] | None) -> LayerInput:
@@ -98,8 +99,10 @@ def make_pass(
         features=features,
         dropout=tuple(layer.dropout for layer in network.layers),
         counters=counters,
-        targets=targets if share.num_classes is not None else targets.to(dtype),
+        targets=targets.to(dtype) if share.task == "regression" else targets,
         masks={name: chosen(mask) for name, mask in share.masks.items()},
+        weights=None if share.example_weights is None else chosen(share.example_weights).to(dtype),
+        positive_weight=None if share.positive_weight is None else torch.from_numpy(share.positive_weight).to(dtype),
     )
 
 

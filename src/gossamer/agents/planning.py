@@ -62,6 +62,7 @@ class Site:
     shift: str
     terms: str  # settings and classes as text, which must be equal at all sites
     combination_row: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
+    balanced: bool = False  # classes or labels have class weights
 
     def boundary(self, z: int) -> Ints:
         """This site's vertices with an edge to agent z's, as positions in `data.vertices`, ascending."""

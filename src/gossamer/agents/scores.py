@@ -11,7 +11,6 @@ The first two are the weighted sum of losses and the sum of weights. Other score
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,10 +26,10 @@ from gossamer.agents.ranking import (
     score_histograms,
 )
 from gossamer.agents.share import MASKS
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 from gossamer.model.losses import losses
 
-Task = Literal["multi-class", "multi-label", "regression"]
 ScoreSums = dict[str, Tensor]  # for each mask
 Scores = dict[str, dict[str, float]]  # for each mask, by name
 
@@ -55,7 +54,7 @@ class ScoreKind:
         return value if self.higher_is_better else -value
 
 
-_DECISIONS: tuple[Task, ...] = ("multi-class", "multi-label")
+_DECISIONS: tuple[Task, ...] = ("multiclass", "multilabel")
 _VALUES: tuple[Task, ...] = ("regression",)
 SCORES = {
     kind.name: kind
@@ -69,14 +68,7 @@ SCORES = {
         ScoreKind("r2", _VALUES),
     )
 }
-USUAL_SCORES: dict[Task, str] = {"multi-class": "accuracy", "multi-label": "micro_f1", "regression": "mse"}
-
-
-def find_task(targets: Tensor) -> Task:
-    """The task of targets, by their type: classes are int64, labels bool, and real values floating."""
-    if targets.dtype == torch.int64:
-        return "multi-class"
-    return "multi-label" if targets.dtype == torch.bool else "regression"
+USUAL_SCORES: dict[Task, str] = {"multiclass": "accuracy", "multilabel": "micro_f1", "regression": "mse"}
 
 
 def list_scores(task: Task) -> list[str]:
@@ -98,19 +90,19 @@ def choose_score(name: str, task: Task) -> ScoreKind:
 def score_sums(on: Pass, outputs: Tensor, binned: bool = False) -> ScoreSums:
     """Sums over the hosted vertices; `binned` adds histograms for ranking scores."""
     task = find_task(on.targets)
-    each, z = losses(outputs, on.targets).flatten(), outputs.flatten(0, -2)
-    y = on.targets.flatten() if task == "multi-class" else on.targets.flatten(0, -2)
+    each, z = losses(outputs, on.targets, on.positive_weight).flatten(), outputs.flatten(0, -2)
+    y = on.targets.flatten() if task == "multiclass" else on.targets.flatten(0, -2)
     weights = None if on.weights is None else on.weights.flatten()
-    decided = z.argmax(1) if task == "multi-class" else z > 0 if task == "multi-label" else z
+    decided = z.argmax(1) if task == "multiclass" else z > 0 if task == "multilabel" else z
     ranked = rank_outputs(z, y) if binned and task != "regression" else None
     sums: ScoreSums = {}
     for name, mask in on.masks.items():
         rows = mask.flatten().nonzero().squeeze(1)
         actual, found = y.index_select(0, rows), decided.index_select(0, rows)
         parts = [_sum_losses(each.index_select(0, rows), None if weights is None else weights.index_select(0, rows))]
-        if task == "multi-class":
+        if task == "multiclass":
             parts.append(_count_classes(found, actual, z.shape[1]))
-        elif task == "multi-label":
+        elif task == "multilabel":
             parts.append(torch.stack([found & actual, found, actual]).sum(1).flatten().double())
         else:
             parts.append(_sum_errors(found.double(), actual.double()))
@@ -142,7 +134,7 @@ def count_sums(task: Task, width: int, binned: bool = False) -> int:
     """Length of a mask's vector, for a network with so many outputs."""
     if task == "regression":
         return 3 + 4 * width
-    return 3 + 3 * width + (2 * NUM_BINS * count_ranked(width, task == "multi-class") if binned else 0)
+    return 3 + 3 * width + (2 * NUM_BINS * count_ranked(width, task == "multiclass") if binned else 0)
 
 
 def compute_scores(parts: Iterable[ScoreSums], task: Task, width: int, scale: Tensor | None = None) -> Scores:
@@ -169,7 +161,7 @@ def compute_scores(parts: Iterable[ScoreSums], task: Task, width: int, scale: Te
         else:
             result[mask] = head | _score_decisions(whole[3 : 3 + 3 * width].view(3, width), count, task)
             if len(whole) > 3 + 3 * width:
-                result[mask] |= score_histograms(whole[3 + 3 * width :], count_ranked(width, task == "multi-class"))
+                result[mask] |= score_histograms(whole[3 + 3 * width :], count_ranked(width, task == "multiclass"))
     return result
 
 
@@ -185,11 +177,11 @@ def _score_decisions(sums: Tensor, count: float, task: Task) -> dict[str, float]
     both = predicted + actual
     each = 2 * right / both.clamp(min=1)
     hits = float(right.sum())
-    if task == "multi-label":
+    if task == "multilabel":
         hits = (float(2 * right.sum() - both.sum()) + count * len(both)) / len(both)  # those rightly left out, too
     return {
         "accuracy": hits / count,
-        "macro_f1": float((each if task == "multi-label" else each[both > 0]).mean()),
+        "macro_f1": float((each if task == "multilabel" else each[both > 0]).mean()),
         "micro_f1": float(2 * right.sum() / both.sum().clamp(min=1)),
     }
 

@@ -21,7 +21,9 @@ from gossamer.agents.plan import receptive_fields
 from gossamer.agents.sums import TreeNode
 from gossamer.array_types import Floats, Ints
 from gossamer.data import DataGraph
+from gossamer.data.example_weights import make_example_weights, sum_weights
 from gossamer.data.standardisation import Transform
+from gossamer.data.tasks import Task, find_task
 from gossamer.model.gather import Gather, VertexMask
 
 MASKS = ("train", "validation", "test")
@@ -58,6 +60,13 @@ class Share:
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
     transform: Transform | None = None  # by which features and targets were standardised
     tree: TreeNode | None = None  # place of a peer's agent in the spanning tree for sums over all agents
+    # In the loss (data/example_weights.py); None: all 1
+    example_weights: Floats | None = None  # of the hosted vertices, shaped as the masks
+    positive_weight: Floats | None = None  # of each label [C]
+
+    @property
+    def task(self) -> Task:
+        return find_task(self.targets)
 
     @property
     def hosted(self) -> NDArray[np.bool_]:
@@ -93,6 +102,8 @@ class Whole:
     topologies: tuple[WholeTopology, ...]
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from
     transform: Transform | None = None  # by which features and targets were standardised
+    example_weights: Floats | None = None  # of all vertices
+    positive_weight: Floats | None = None
 
     @property
     def num_agents(self) -> int:
@@ -121,15 +132,21 @@ def make_whole(
     gathers: Sequence[Gather],
     assignment: Ints,
     receptive_field: bool = True,
+    balanced: bool = False,
 ) -> Whole:
-    """Prepare a sequence of (D, C) for cutting; without `receptive_field`, training computes every vertex."""
+    """Prepare a sequence of (D, C) for cutting; without `receptive_field`, training computes every vertex, and with
+    `balanced` classes or labels have class weights."""
     prepared = []
     for D, combination in topologies:
         shift = sparse.csr_array(D)
         full = receptive_fields(shift, gathers, np.ones(graph.num_vertices, dtype=bool))
         train = receptive_fields(shift, gathers, graph.labelled) if receptive_field else full
         prepared.append(WholeTopology(shift, combination, train, full))
-    return Whole(graph, assignment, tuple(prepared))
+    weights = positive = None
+    if balanced or graph.sample_weights is not None:
+        totals = sum_weights(graph.targets, graph.train, graph.sample_weights, balanced, graph.num_classes)
+        weights, positive = make_example_weights(graph.targets, graph.sample_weights, balanced, totals)
+    return Whole(graph, assignment, tuple(prepared), example_weights=weights, positive_weight=positive)
 
 
 def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None) -> Share:
@@ -168,6 +185,8 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         slots=None if hosting is None else whole.most_neighbours,
         initial=whole.initial,
         transform=whole.transform,
+        example_weights=None if whole.example_weights is None else whole.example_weights[hosted],
+        positive_weight=whole.positive_weight,
     )
 
 

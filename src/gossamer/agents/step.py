@@ -151,8 +151,13 @@ def backward(host: Host, on: Pass, segments: list[Segment], number: int = 0) -> 
 
 
 def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:
-    """The hosted part of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T."""
-    return losses(outputs, on.targets)[on.masks["train"]].sum() / (host.num_labelled * on.fraction)
+    """The hosted part of L = 1/|T_D| sum over labelled vertices (eq. (3)); for a mini-batch |T_D| b/T.
+
+    Weights of the examples sum to |T_D| (data/example_weights.py).
+    """
+    each = losses(outputs, on.targets, on.positive_weight)
+    weighted = each if on.weights is None else each * on.weights
+    return weighted[on.masks["train"]].sum() / (host.num_labelled * on.fraction)
 
 
 def _leaf(tensor: Tensor, differentiate: bool) -> Tensor:

@@ -100,7 +100,7 @@ def load_data(settings: "Settings") -> "DataGraph":
     from gossamer.report import bars
 
     with bars.download_bar(err, settings.dataset) as progress:
-        graph = load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise)
+        graph = load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
     log.info("%s: %d vertices, %d edges", graph.name, graph.num_vertices, len(graph.edges))
     return graph
 

@@ -70,7 +70,6 @@ def launch(
 
 def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer import launching
-    from gossamer.agents.scores import find_task
     from gossamer.observers.plain_lines import make_report_writer
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
     from gossamer.peers.metrics import score_agents
@@ -80,7 +79,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
 
     directory.save_start(folder, state)
     folders = write_local_shards(folder / "agents", state.deployment, state.settings)
-    task, score = find_task(state.host.full_pass.targets), state.score.key(binned=True)
+    task, score = state.host.task, state.score.key(binned=True)
     began = time.monotonic()
     m, steps = state.deployment.num_agents, state.settings.steps
     measure = partial(score_agents, task=task, width=graph.num_outputs)

@@ -3,7 +3,10 @@
 The code is organised as follows:
     graph      DataGraph, made from a user's arrays
     checks     checks of a user's arrays
+    tasks      classes, labels or values: the three kinds of targets
     targets    classes and their names, and real values
+    labels     tables of 0 and 1: several labels a vertex
+    example_weights weights of examples and classes in the loss
     conversion tensors as arrays
     moments    means and variances of columns, merged over parts
     standardisation features and targets centred and scaled
@@ -15,6 +18,7 @@ The code is organised as follows:
     blocks     generated graphs of any size
     interop    NetworkX and PyTorch Geometric graphs
     tables     edges, features and labels as CSV
+    label_tables labels in CSV: classes, several labels, or values
     rows       the reader of CSV files and of matrices in text
     arrays     the reader of .npz and .npy files, which trusts none of them
     saving     a DataGraph as an .npz file, and back
@@ -62,7 +66,12 @@ DATASETS: dict[str, NamedDataset] = {
 
 
 def load(
-    dataset: Any, seed: int = 0, progress: DownloadProgress | None = None, *, symmetrise: bool = False
+    dataset: Any,
+    seed: int = 0,
+    progress: DownloadProgress | None = None,
+    *,
+    symmetrise: bool = False,
+    task: str = "auto",
 ) -> DataGraph:
     """Load a data set by name, an .npz file, or a folder with edges.csv, features.csv and labels.csv; or convert a
     torch_geometric.data.Data or a networkx.Graph.
@@ -70,20 +79,27 @@ def load(
     A generated graph's parameters follow its name: blocks:vertices=1000000,edges=10000000.
 
     `seed` draws the training, validation and test vertices where the data has no split of its own. `symmetrise` takes
-    directed edges as undirected ones, with the mean weight of both directions.
+    directed edges as undirected ones, with the mean weight of both directions. `task` is what to predict where the
+    targets leave it open: "multiclass", "multilabel" or "regression".
     """
-    if isinstance(dataset, DataGraph):
-        return dataset
-    if not isinstance(dataset, str | Path):
-        return convert(dataset, symmetrise)
+    if not isinstance(dataset, str | Path | DataGraph):
+        return convert(dataset, symmetrise, task)
+    graph = dataset if isinstance(dataset, DataGraph) else _load(dataset, seed, progress, symmetrise, task)
+    if task not in ("auto", graph.task):
+        raise GossamerError(f"the task {task} is chosen, and the targets of {graph.name} are for {graph.task}")
+    return graph
+
+
+def _load(dataset: str | Path, seed: int, progress: DownloadProgress | None, symmetrise: bool, task: str) -> DataGraph:
+    """Load a data set by name, or a file of a user."""
     path, name = Path(dataset), str(dataset)
     kind, colon, _ = name.partition(":")
     if kind in DATASETS and (not colon or DATASETS[kind].parameters):
         return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return read_saved(path) or read_npz(path, seed, symmetrise)
+        return read_saved(path) or read_npz(path, seed, symmetrise, task)
     if path.is_dir():
-        return read_tables(path, seed, symmetrise=symmetrise)
+        return read_tables(path, seed, symmetrise=symmetrise, task=task)
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GossamerError(

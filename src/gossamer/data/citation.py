@@ -15,13 +15,15 @@ from gossamer.data.arrays import CSR, make_csr, open_arrays
 from gossamer.data.checks import SYMMETRISE
 from gossamer.data.fetch import SOURCES, DownloadProgress, locate
 from gossamer.data.graph import DataGraph, make_graph
-from gossamer.data.splits import Masks, split_by_class
-from gossamer.data.targets import refuse_label_matrix
+from gossamer.data.labels import find_known
+from gossamer.data.splits import Masks, split_by_class, split_uniformly
+from gossamer.data.targets import choose_task
+from gossamer.data.tasks import Task
 from gossamer.errors import FileError, GossamerError, naming
 
 CITATION_LABELS = 20  # training vertices of each class
 NUM_VALIDATION = 500
-OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions")
+OPTIONAL = ("train_idx", "val_idx", "test_idx", "positions", "sample_weights")
 
 
 def load_citation(name: str, seed: int, progress: DownloadProgress | None = None) -> DataGraph:
@@ -41,15 +43,22 @@ def load_citation(name: str, seed: int, progress: DownloadProgress | None = None
     return graph
 
 
-def read_npz(path: Path, seed: int, symmetrise: bool = False) -> DataGraph:
+def read_npz(path: Path, seed: int, symmetrise: bool = False, task: str = "auto") -> DataGraph:
     """Read a user's graph from an npz file (docs/data.md has the layout).
 
     With `symmetrise` an edge may stand in one direction; of two different weights the mean is kept.
     """
-    return _read(path, path.stem, seed, symmetrise=symmetrise)
+    return _read(path, path.stem, seed, symmetrise=symmetrise, task=task)
 
 
-def _read(path: Path, name: str, seed: int, largest_component: bool = False, symmetrise: bool = False) -> DataGraph:
+def _read(
+    path: Path,
+    name: str,
+    seed: int,
+    largest_component: bool = False,
+    symmetrise: bool = False,
+    task: str = "auto",
+) -> DataGraph:
     adjacency, features, labels, given = _parts(path)
     n = adjacency.shape[0]
     rows = features.shape[0] if features.ndim else 0
@@ -58,9 +67,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool = False, sym
             f"{path}: adjacency {adjacency.shape}, features {features.shape} and labels "
             f"{labels.shape} do not agree on the number of vertices"
         )
-    with naming(path):
-        refuse_label_matrix(labels)
-    if labels.shape == (n, 1) and labels.dtype.kind != "f":
+    if labels.shape == (n, 1) and labels.dtype.kind != "f" and task in ("auto", "multiclass"):
         labels = labels[:, 0]
     if largest_component:
         keep = _largest_component(adjacency)
@@ -83,6 +90,7 @@ def _read(path: Path, name: str, seed: int, largest_component: bool = False, sym
     if labels.ndim == 1 and labels.dtype.kind in "USb":  # text or truth values: classes in sorted order
         class_names, labels = np.unique(labels.astype(str), return_inverse=True)
     with naming(path):
+        chosen = choose_task(labels, features.shape[1] if features.ndim == 3 else None, task)
         return make_graph(
             name,
             np.stack([entries.row[upper], entries.col[upper]], axis=1),
@@ -90,14 +98,16 @@ def _read(path: Path, name: str, seed: int, largest_component: bool = False, sym
             labels,
             weights=entries.data[upper],
             positions=given.get("positions"),
+            sample_weights=given.get("sample_weights"),
             class_names=None if class_names is None else tuple(map(str, class_names)),
             symmetrise=symmetrise,
-            **_masks(given, labels, seed, path),
+            task=chosen,
+            **_masks(given, labels, chosen, seed, path),
         )
 
 
 def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Read adjacency, features, labels, and split and positions if there are any."""
+    """Read adjacency, features, labels, and split, positions and sample weights if there are any."""
     try:
         with open_arrays(path) as file:
             adjacency = _style(file.keys, "adj")
@@ -129,15 +139,21 @@ def _equal(one: Any, other: Any) -> bool:
     return all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("indptr", "indices", "data"))
 
 
-def _masks(given: dict[str, Any], labels: Any, seed: int, path: Path) -> Masks:
+def _masks(given: dict[str, Any], labels: Any, task: Task, seed: int, path: Path) -> Masks:
     split = [given.get(key) for key in ("train_idx", "val_idx", "test_idx")]
     if all(part is not None for part in split):
         return dict(zip(("train", "validation", "test"), split, strict=True))
     if any(part is not None for part in split):
         raise GossamerError(f"{path}: give train_idx, val_idx and test_idx together, or none of them")
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise GossamerError(f"{path}: labels that are not one class a vertex need train_idx, val_idx and test_idx")
-    return split_by_class(labels, CITATION_LABELS, min(NUM_VALIDATION, len(labels) // 4), seed)
+    num_validation = min(NUM_VALIDATION, len(labels) // 4)
+    if task == "multilabel":
+        return split_uniformly(find_known(labels), CITATION_LABELS * labels[0].size, num_validation, seed)
+    if labels.ndim != 1 or task == "regression":
+        raise GossamerError(
+            f"{path}: labels that are neither one class a vertex nor a table of 0 and 1 need train_idx, "
+            "val_idx and test_idx"
+        )
+    return split_by_class(labels, CITATION_LABELS, num_validation, seed)
 
 
 def _largest_component(adjacency: Any) -> Any:

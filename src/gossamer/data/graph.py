@@ -19,7 +19,9 @@ from gossamer.data.checks import (
     warn_of_components,
 )
 from gossamer.data.conversion import to_array
+from gossamer.data.example_weights import check_training_weight, validate_sample_weights
 from gossamer.data.targets import validate_targets
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 
 
@@ -30,11 +32,13 @@ class DataGraph:
     edges       int64 [edges, 2], each undirected edge once with i < j, sorted
     weights     float64 [edges], positive
     features    x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
-    targets     y_i: class numbers int64 [n] (-1: unknown), or real values [n(, batch), outputs]
+    targets     y_i: class numbers int64 [n] (-1: unknown), labels bool [n, C] (unknown: none), or real values
+                [n(, batch), outputs]; their type is the task
     train, validation, test   bool [n], or [n, batch] where the features have a batch axis
-    num_classes               None for real-valued targets
+    num_classes               of classes or labels; None for real-valued targets
     names, class_names        the user's names of vertices and classes
     positions                 float64 [n, 2], of vertices in a plane
+    sample_weights            float64, shaped as the masks: the weight of each example in the loss; None: all 1
     """
 
     name: str
@@ -49,6 +53,7 @@ class DataGraph:
     names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     positions: NDArray[np.float64] | None = None
+    sample_weights: NDArray[np.float64] | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -63,8 +68,12 @@ class DataGraph:
         return int(self.features.shape[-1])
 
     @property
+    def task(self) -> Task:
+        return find_task(self.targets)
+
+    @property
     def num_outputs(self) -> int:
-        """Width of the network's output: a column for each class, or for each real value."""
+        """Width of the network's output: a column for each class, label or real value."""
         return self.num_classes if self.num_classes is not None else int(self.targets.shape[-1])
 
     @property
@@ -93,6 +102,8 @@ class DataGraph:
         for part in (self.edges, self.weights, *parts, self.targets, self.train, self.validation, self.test):
             digest.update(f"{part.dtype}{part.shape}".encode())
             digest.update(np.ascontiguousarray(part).data if part.size else b"")
+        if self.sample_weights is not None:
+            digest.update(b"sample_weights" + np.ascontiguousarray(self.sample_weights).tobytes())
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> Path:
@@ -107,7 +118,7 @@ class DataGraph:
 
 
 def name_classes(graph: DataGraph) -> list[str] | None:
-    """Names of the classes, their numbers where they have none; None for real-valued targets."""
+    """Names of the classes or labels, their numbers where they have none; None for real-valued targets."""
     return None if graph.num_classes is None else list(graph.class_names or map(str, range(graph.num_classes)))
 
 
@@ -138,15 +149,19 @@ def make_graph(
     names: tuple[str, ...] | None = None,
     class_names: tuple[str, ...] | None = None,
     positions: ArrayLike | None = None,
+    sample_weights: ArrayLike | None = None,
     symmetrise: bool = False,
+    task: str = "auto",
 ) -> DataGraph:
     """Make a DataGraph of a user's arrays, after checking them.
 
     `edges` lists vertex numbers from 0, each undirected edge once or in both directions; where their weights differ,
-    `symmetrise` takes the mean. Integer `targets` are classes, real ones are values to predict. Arrays may be tensors;
-    those that fit as they are may be kept without a copy.
+    `symmetrise` takes the mean. Integer `targets` are classes, a table [n, C] of 0 and 1 gives every vertex any number
+    of C labels, other real ones are values to predict, unless `task` ("multiclass", "multilabel", "regression") says
+    otherwise. `sample_weights` [n], or [n, time], weigh the examples in the loss. Arrays may be tensors; those that fit
+    as they are may be kept without a copy.
     """
-    edges, features, targets, weights, positions, train, validation, test = (
+    edges, features, targets, weights, positions, sample_weights, train, validation, test = (
         to_array(array, name)
         for name, array in {
             "edges": edges,
@@ -154,6 +169,7 @@ def make_graph(
             "targets": targets,
             "weights": weights,
             "positions": positions,
+            "sample weights": sample_weights,
             "the train mask": train,
             "the validation mask": validation,
             "the test mask": test,
@@ -169,8 +185,10 @@ def make_graph(
     check_rows(n, targets=given_targets, names=names, positions=positions)
     pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names)
+    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names, task)
     checked_positions = None if positions is None else validate_positions(positions)
+    examples = None if sample_weights is None else validate_sample_weights(sample_weights, n, batch)
+    check_training_weight(examples, masks[0])
     graph = DataGraph(
         name,
         pairs,
@@ -184,6 +202,7 @@ def make_graph(
         names,
         class_names,
         checked_positions,
+        examples,
     )
     warn_of_components(_upper_half(pairs, edge_weights, graph.num_vertices))
     return graph

@@ -14,13 +14,13 @@ from gossamer.errors import GossamerError
 SPLIT_NAMES = ("train", "validation", "test")
 
 
-def convert(data: Any, symmetrise: bool = False) -> DataGraph:
+def convert(data: Any, symmetrise: bool = False, task: str = "auto") -> DataGraph:
     """Convert a graph of a library that is loaded; the types of others cannot occur."""
     networkx, pyg = sys.modules.get("networkx"), sys.modules.get("torch_geometric.data")
     if networkx is not None and isinstance(data, networkx.Graph):
-        return from_networkx(data, symmetrise=symmetrise)
+        return from_networkx(data, symmetrise=symmetrise, task=task)
     if pyg is not None and isinstance(data, pyg.Data):
-        return from_pyg(data, symmetrise=symmetrise)
+        return from_pyg(data, symmetrise=symmetrise, task=task)
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     hint = "; give one of its graphs, as in dataset[0]" if pyg is not None and isinstance(data, pyg.Dataset) else ""
     raise GossamerError(
@@ -36,12 +36,17 @@ def from_networkx(
     target: str = "y",
     split: str = "split",
     weight: str = "weight",
+    sample_weight: str = "sample_weight",
     symmetrise: bool = False,
+    task: str = "auto",
 ) -> DataGraph:
-    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class or values) and `split`.
+    """Convert an undirected networkx.Graph whose vertices have `x` (numbers), `y` (a class, 0 or 1 for each label, or
+    values) and `split`.
 
-    `split` is "train", "validation" or "test"; a vertex without it is in no mask. Vertices keep their names. With
-    `symmetrise` a directed graph's edges lose their direction; of two opposite ones the mean weight is kept.
+    `split` is "train", "validation" or "test"; a vertex without it is in no mask. `sample_weight`, if a vertex has it,
+    weighs the vertex in the loss; it is 1 at vertices without it. Vertices keep their names. With
+    `symmetrise` a directed graph's edges lose their direction; of two opposite ones the mean weight is kept. `task` is
+    that of `make_graph`.
     """
     if graph.is_multigraph():
         raise GossamerError(
@@ -72,8 +77,14 @@ def from_networkx(
             [to_number(values.get(weight, 1.0)) for _, _, values in graph.edges(data=True)], dtype=np.float64
         )
         table = np.array(rows, dtype=np.float32)
+        sample_weights = None
+        if any(sample_weight in values for _, values in graph.nodes(data=True)):
+            given = [to_number(values.get(sample_weight, 1.0)) for _, values in graph.nodes(data=True)]
+            sample_weights = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise GossamerError(f"{features!r} of vertices and {weight!r} of edges must be numbers: {error}") from None
+        raise GossamerError(
+            f"{features!r} and {sample_weight!r} of vertices and {weight!r} of edges must be numbers: {error}"
+        ) from None
     return make_graph(
         graph.name or "networkx",
         edges,
@@ -82,7 +93,9 @@ def from_networkx(
         weights=weights,
         names=tuple(str(v) for v in graph.nodes),
         class_names=class_names,
+        sample_weights=sample_weights,
         symmetrise=symmetrise,
+        task=task,
         **{part: np.array([s == part for s in splits]) for part in SPLIT_NAMES},
     )
 
@@ -108,11 +121,12 @@ def _targets(values: list[Any], name: str) -> tuple[NDArray[Any], tuple[str, ...
     return np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64), tuple(map(str, order))
 
 
-def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False) -> DataGraph:
+def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: str = "auto") -> DataGraph:
     """Convert a torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
 
-    `edge_weight` (or `edge_attr`), one number an edge, gives the weights; `pos` the positions. `edge_index` has both
-    directions of each edge; with `symmetrise` one is enough, and different weights are replaced by their mean.
+    `edge_weight` (or `edge_attr`), one number an edge, gives the weights; `pos` the positions; `sample_weight`
+    the weights of vertices in the loss. `edge_index` has both directions of each edge; with `symmetrise` one is enough,
+    and different weights are replaced by their mean. `task` is that of `make_graph`.
     """
     for attribute in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if getattr(data, attribute, None) is None:
@@ -153,5 +167,7 @@ def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False) -> DataG
         test=data.test_mask,
         weights=weights,
         positions=getattr(data, "pos", None),
+        sample_weights=getattr(data, "sample_weight", None),
         symmetrise=symmetrise,
+        task=task,
     )

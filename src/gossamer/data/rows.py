@@ -51,6 +51,14 @@ def parse_whole_number(cell: str) -> int:
     return int(cell)
 
 
+def parse_numbers(path: Path, line: int, cells: list[str]) -> list[float]:
+    """Parse the cells of a row as numbers."""
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError as error:
+        raise GossamerError(f"{path}, line {line}: expected numbers: {one_line(error)}") from None
+
+
 def read_matrix(path: Path) -> NDArray[np.float64]:
     """Read a matrix in text: a row a line, numbers separated by commas or blanks, comments after a #."""
     numbers, width, rows = array("d"), 0, 0

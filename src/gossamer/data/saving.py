@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
-from gossamer.data.targets import MOST_CLASSES
+from gossamer.data.tasks import MOST_CLASSES, find_task
 from gossamer.errors import FileError, GossamerError, naming, shown
 from gossamer.files import write_atomically
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SAVED_FORMAT = 1
 FORMAT_KEY = "format"
 MASK_KEYS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
-OPTIONAL_KEYS = ("num_classes", "names", "class_names", "positions")
+OPTIONAL_KEYS = ("num_classes", "names", "class_names", "positions", "sample_weights")
 
 
 def save_graph(graph: "DataGraph", path: str | Path) -> Path:
@@ -45,6 +45,7 @@ def save_graph(graph: "DataGraph", path: str | Path) -> Path:
         "names": _pack_text("names", graph.names),
         "class_names": _pack_text("class_names", graph.class_names),
         "positions": graph.positions,
+        "sample_weights": graph.sample_weights,
     }
     arrays |= {key: np.asarray(value) for key, value in optional.items() if value is not None}
     content = io.BytesIO()
@@ -111,19 +112,22 @@ def read_saved(path: Path) -> "DataGraph | None":
             weights=entries.data[upper],
             names=names,
             positions=arrays.get("positions"),
+            sample_weights=arrays.get("sample_weights"),
             train=arrays[MASK_KEYS["train"]],
             validation=arrays[MASK_KEYS["validation"]],
             test=arrays[MASK_KEYS["test"]],
+            task=find_task(arrays["labels"]) if arrays["labels"].ndim > 1 else "auto",
         )
         if sparse_features:  # scipy may have chosen another type for the indices
             for part in ("indices", "indptr"):
                 setattr(graph.features, part, getattr(graph.features, part).astype(arrays[f"attr_matrix.{part}"].dtype))
         if graph.num_classes is None:
             return graph
-        num_classes = _take_num_classes(arrays)
+        is_table = graph.task == "multilabel"
+        num_classes = graph.num_classes if is_table else _take_num_classes(arrays)
         if class_names is not None and len(class_names) != num_classes:
             raise GossamerError(f"expected {num_classes} class names, found {len(class_names)}")
-        labels = arrays["labels"].astype(np.int64)
+        labels = graph.targets if is_table else arrays["labels"].astype(np.int64)
         return replace(graph, targets=labels, num_classes=num_classes, class_names=class_names)
 
 

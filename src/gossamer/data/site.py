@@ -12,11 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.arrays import CSR, make_csr, open_arrays
-from gossamer.data.checks import Features, validate_edges, validate_features, validate_mask
-from gossamer.data.tables import SPLITS, parse_real_labels, read_edges, read_features, read_labels, read_owners
+from gossamer.data.checks import Features, check_real, validate_edges, validate_features, validate_mask
+from gossamer.data.example_weights import validate_sample_weights
+from gossamer.data.label_tables import SPLITS, parse_label_names, parse_real_labels, read_labels, tabulate_labels
+from gossamer.data.labels import validate_labels
+from gossamer.data.tables import read_edges, read_features, read_owners
+from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError, naming, shown
 
-ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file, beside features and weights
+ARRAYS = ("vertices", "targets", *SPLITS, "edges", "owners")  # of an .npz file, beside features
+OPTIONAL_ARRAYS = ("weights", "sample_weights")
 
 
 @dataclass(frozen=True)
@@ -28,21 +33,27 @@ class SiteData:
     edges: NDArray[np.int64]  # [edges, 2], indices into `vertices`, i < j, sorted
     weights: NDArray[np.float64]
     features: Features  # CSR [own, d], or dense [own, d] or [own, batch, d]
-    targets: NDArray[Any]  # classes [own] (-1: unknown), or real values [own(, batch), outputs]
+    targets: NDArray[Any]  # classes [own] (-1: unknown), labels [own, C], or real values [own(, batch), outputs]
     masks: dict[str, NDArray[np.bool_]]
     num_classes: int | None
+    sample_weights: NDArray[np.float64] | None = None  # shaped as the masks; None: all 1
 
     @property
     def batch(self) -> int | None:
         return int(self.features.shape[1]) if self.features.ndim == 3 else None
 
     @property
+    def task(self) -> Task:
+        return find_task(self.targets)
+
+    @property
     def num_outputs(self) -> int:
         return self.num_classes if self.num_classes is not None else int(self.targets.shape[-1])
 
 
-def read_site(path: Path, agent: int, classes: Sequence[str] | None) -> SiteData:
-    """Read a folder of tables or an .npz file (docs/deployment.md shows both); `classes` are those of all sites."""
+def read_site(path: Path, agent: int, classes: Sequence[str] | None, task: Task | None = None) -> SiteData:
+    """Read a folder of tables or an .npz file (docs/deployment.md shows both); `classes` are those of all sites, names
+    of labels if the task is so."""
     try:
         is_folder, is_file = path.is_dir(), path.suffix == ".npz" and path.is_file()
     except OSError:  # a name too long for any file
@@ -51,12 +62,11 @@ def read_site(path: Path, agent: int, classes: Sequence[str] | None) -> SiteData
         raise GossamerError(
             f"expected a folder of CSV tables or an .npz file with the site's data, got {shown(str(path))}"
         )
-    given = _of_tables(path, classes) if is_folder else _of_npz(path)
-    own, features, targets, masks, edges, weights, owners = given
+    labels = task == "multilabel"
+    given = _of_tables(path, classes, labels) if is_folder else _of_npz(path)
+    num_classes = None if classes is None else len(classes)
     with naming(path):
-        return make_site(
-            agent, own, features, targets, masks, edges, weights, owners, None if classes is None else len(classes)
-        )
+        return make_site(agent, **given, num_classes=num_classes, labels=labels)
 
 
 def make_site(
@@ -69,8 +79,13 @@ def make_site(
     weights: NDArray[np.float64] | None,
     owners: dict[int, int],
     num_classes: int | None,
+    labels: bool = False,
+    sample_weights: NDArray[np.float64] | None = None,
 ) -> SiteData:
-    """Check a site's arrays. `edges` hold vertex numbers; `owners` has the agent of each vertex of another site."""
+    """Check a site's arrays. `edges` hold vertex numbers; `owners` has the agent of each vertex of another site.
+
+    Targets are classes or, if so said, `labels`; without a number of classes they are real values.
+    """
     if own.ndim != 1 or len(np.unique(own)) != len(own) or (own < 0).any():
         raise GossamerError("the site's vertices must have different numbers from 0 on")
     elsewhere = np.array(sorted(owners), dtype=np.int64)
@@ -97,6 +112,7 @@ def make_site(
         if mask.dtype != np.bool_:  # a list of vertices would be ambiguous: their numbers, or their indices here
             raise GossamerError(f"the {name} mask must hold booleans, one for each vertex, got {mask.dtype}")
     masks = {name: validate_mask(mask, name, len(own), batch) for name, mask in masks.items()}
+    weights_of = None if sample_weights is None else validate_sample_weights(sample_weights, len(own), batch)
     order = np.argsort(own)
     return SiteData(
         vertices,
@@ -104,14 +120,23 @@ def make_site(
         pairs,
         edge_weights,
         rows[order],
-        _targets(targets, masks, num_classes, batch)[order],
+        _targets(targets, masks, num_classes, labels, batch)[order],
         {name: mask[order] for name, mask in masks.items()},
         num_classes,
+        None if weights_of is None else weights_of[order],
     )
 
 
-def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: int | None, batch: int | None) -> Any:
+def _targets(
+    y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: int | None, labels: bool, batch: int | None
+) -> Any:
     used = np.logical_or.reduce(list(masks.values()))
+    if labels:
+        check_real(y, "labels")
+        table = validate_labels(y, used, batch)
+        if table.shape[1] != num_classes:
+            raise GossamerError(f"expected a column for each of {num_classes} labels, got {table.shape[1]}")
+        return table
     if num_classes is not None:
         if not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or batch is not None:
             raise GossamerError(
@@ -133,7 +158,7 @@ def _targets(y: NDArray[Any], masks: dict[str, NDArray[np.bool_]], num_classes: 
     return np.nan_to_num(y, posinf=0.0, neginf=0.0)
 
 
-def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
+def _of_tables(folder: Path, classes: Sequence[str] | None, several: bool) -> dict[str, Any]:
     names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
     own = np.array([_vertex(name, folder / "features.csv") for name in names])
@@ -142,23 +167,35 @@ def _of_tables(folder: Path, classes: Sequence[str] | None) -> Any:
         folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
     )
     table = folder / "labels.csv"
-    labels, splits, lines = read_labels(table, number)
-    if not any(splits):
+    given = read_labels(table, number)
+    if not any(given.splits):
         raise GossamerError(f"{table} needs a column split with train, validation or test: sites draw none together")
-    masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
     targets: Any
     if classes is None:
         try:
-            targets = parse_real_labels(table, labels, splits, lines)
+            targets = parse_real_labels(given)
         except GossamerError as error:
             raise GossamerError(f"{error}; the site file names no classes") from None
     else:
         place = {name: c for c, name in enumerate(classes)}
-        unknown = sorted({label for label in labels if label} - set(place))
+        rows = parse_label_names(given) if several else [(label,) if label else None for label in given.labels]
+        unknown = sorted({name for found in rows if found for name in found} - set(place))
         if unknown:
             raise GossamerError(f"{table}: {shown(unknown[0])} is not among the classes in the site file")
-        targets = np.array([place[label] if label else -1 for label in labels], dtype=np.int64)
-    return own, features, targets, masks, edges, weights, owners
+        if several:
+            targets = tabulate_labels(rows, classes)
+        else:
+            targets = np.array([place[found[0]] if found else -1 for found in rows], dtype=np.int64)
+    return {
+        "own": own,
+        "features": features,
+        "targets": targets,
+        "masks": given.masks,
+        "edges": edges,
+        "weights": weights,
+        "owners": owners,
+        "sample_weights": given.weights,
+    }
 
 
 def _vertex(name: str, path: Path) -> int:
@@ -167,7 +204,7 @@ def _vertex(name: str, path: Path) -> int:
     return int(name)
 
 
-def _of_npz(path: Path) -> Any:
+def _of_npz(path: Path) -> dict[str, Any]:
     with open_arrays(path) as file:
         sparse_parts = [f"features.{part}" for part in CSR]
         is_sparse = file.keys.issuperset(sparse_parts)
@@ -175,21 +212,22 @@ def _of_npz(path: Path) -> Any:
         missing = set(needed) - file.keys
         if missing:
             raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
-        arrays = file.read([*needed, *(["weights"] if "weights" in file.keys else [])])
+        arrays = file.read([*needed, *(key for key in OPTIONAL_ARRAYS if key in file.keys)])
     if is_sparse:
         arrays["features"] = make_csr(path, "features", {part: arrays[f"features.{part}"] for part in CSR})
     owners = _whole(path, arrays, "owners", 2)
     if len(np.unique(owners[:, 0])) != len(owners):
         raise GossamerError(f"{path}: owners name a vertex twice; expected one agent for each vertex of other sites")
-    return (
-        _whole(path, arrays, "vertices", 1),
-        arrays["features"],
-        arrays["targets"],
-        {split: arrays[split] for split in SPLITS},
-        _whole(path, arrays, "edges", 2),
-        arrays.get("weights"),
-        {int(v): int(k) for v, k in owners},
-    )
+    return {
+        "own": _whole(path, arrays, "vertices", 1),
+        "features": arrays["features"],
+        "targets": arrays["targets"],
+        "masks": {split: arrays[split] for split in SPLITS},
+        "edges": _whole(path, arrays, "edges", 2),
+        "weights": arrays.get("weights"),
+        "owners": {int(v): int(k) for v, k in owners},
+        "sample_weights": arrays.get("sample_weights"),
+    }
 
 
 def _whole(path: Path, arrays: dict[str, Any], name: str, ndim: int) -> NDArray[np.int64]:

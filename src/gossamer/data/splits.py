@@ -1,4 +1,4 @@
-"""Masks for semi-supervised learning: a few labels a class for training, some for validation, the rest for test."""
+"""Masks for semi-supervised learning: a few vertices for training, some for validation, the rest for test."""
 
 from typing import Any
 
@@ -39,3 +39,17 @@ def split_by_class(labels: NDArray[Any], per_class: int, num_validation: int, se
     validation = np.zeros(len(labels), dtype=bool)
     validation[random.choice(rest, num_validation, replace=False)] = True
     return {"train": train, "validation": validation, "test": known & ~train & ~validation}
+
+
+def split_uniformly(known: NDArray[np.bool_], num_train: int, num_validation: int, seed: int) -> Masks:
+    """Draw training vertices of the `known` ones, at most half of them, `num_validation` others, and leave the rest for
+    test: where a vertex has several labels there is no class to draw from."""
+    vertices = np.random.default_rng(seed).permutation(np.flatnonzero(known))
+    first = min(num_train, len(vertices) // 2)
+    last = first + num_validation
+    if not first or len(vertices) <= last:
+        raise GossamerError(
+            f"{len(vertices)} vertices with known labels are too few to draw {max(first, 1)} for training, "
+            f"{num_validation} for validation and some for test; give the masks yourself"
+        )
+    return {"train": vertices[:first], "validation": vertices[first:last], "test": vertices[last:]}

@@ -76,7 +76,7 @@ def measure_targets(targets: NDArray[Any], train: NDArray[np.bool_]) -> Moments 
     return measure_moments(targets[train]) if targets.dtype.kind == "f" else None
 
 
-def make_transform(features: Moments, targets: Moments | None) -> Transform:
+def make_transform(features: Moments, targets: Moments | None = None) -> Transform:
     """The transform that standardises data with these moments."""
     offset, scale = features.mean, features.deviation
     if features.nonzeros.sum() <= SPARSE_SHARE * features.count * len(offset):

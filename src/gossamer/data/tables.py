@@ -3,42 +3,46 @@
 import math
 from array import array
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.graph import DataGraph, make_graph
-from gossamer.data.rows import read_rows
-from gossamer.data.splits import split_by_class
-from gossamer.errors import GossamerError, naming, one_line, shown
+from gossamer.data.label_tables import parse_targets, read_labels
+from gossamer.data.labels import find_known
+from gossamer.data.rows import parse_numbers, read_rows
+from gossamer.data.splits import Masks, split_by_class, split_uniformly
+from gossamer.errors import GossamerError, naming, shown
 
-SPLITS = ("train", "validation", "test")
 
-
-def read_tables(folder: Path, seed: int, per_class: int = 20, symmetrise: bool = False) -> DataGraph:
+def read_tables(
+    folder: Path, seed: int, per_class: int = 20, symmetrise: bool = False, task: str = "auto"
+) -> DataGraph:
     """Read a graph whose vertices are named freely (docs/data.md shows the tables).
 
     edges.csv     source,target[,weight]
     features.csv  vertex,<one column a feature>
-    labels.csv    vertex,label[,split]: a class name, or a number for regression; split is train, validation, test
+    labels.csv    vertex,label[,split][,weight]: a class name, names of labels joined by ;, or a number for
+                  regression; split is train, validation, test; weight is that of the vertex in the loss
 
     With `symmetrise`, an edge that is given with different weights has their mean.
     """
     names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
     edges, weights = read_edges(folder / "edges.csv", number)
-    labels, splits, lines = read_labels(folder / "labels.csv", number)
-    targets, class_names = _targets(folder / "labels.csv", labels, splits, lines)
-    if any(splits):
-        masks = {split: np.array([s == split for s in splits]) for split in SPLITS}
-    elif class_names is None:
-        raise GossamerError(
-            f"{folder / 'labels.csv'}: real-valued labels need a split column with train, validation or test"
-        )
-    else:
-        with naming(folder / "labels.csv"):
-            masks = split_by_class(targets, per_class, min(500, len(names) // 4), seed)
+    table = read_labels(folder / "labels.csv", number)
+    targets, class_names, chosen = parse_targets(table, task)
+    masks: Masks
+    num_validation = min(500, len(names) // 4)
+    with naming(table.path):
+        if any(table.splits):
+            masks = table.masks
+        elif class_names is None:
+            raise GossamerError("real-valued labels need a split column with train, validation or test")
+        elif chosen == "multilabel":
+            masks = split_uniformly(find_known(targets), per_class * len(class_names), num_validation, seed)
+        else:
+            masks = split_by_class(targets, per_class, num_validation, seed)
     with naming(folder):
         return make_graph(
             folder.name,
@@ -48,16 +52,11 @@ def read_tables(folder: Path, seed: int, per_class: int = 20, symmetrise: bool =
             weights=weights,
             names=names,
             class_names=class_names,
+            sample_weights=table.weights,
             symmetrise=symmetrise,
+            task=chosen,
             **masks,
         )
-
-
-def _numbers(path: Path, line: int, cells: list[str]) -> list[float]:
-    try:
-        return [float(cell) for cell in cells]
-    except ValueError as error:
-        raise GossamerError(f"{path}, line {line}: expected numbers: {one_line(error)}") from None
 
 
 def read_features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
@@ -72,7 +71,7 @@ def read_features(path: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
                 f"{lines[row[0]]}"
             )
         lines[row[0]] = line
-        numbers.extend(_numbers(path, line, row[1:]))
+        numbers.extend(parse_numbers(path, line, row[1:]))
     names = tuple(lines)
     if not names:
         raise GossamerError(f"{path} holds no vertices: the graph is empty")
@@ -103,7 +102,7 @@ def read_edges(
             if name not in number:
                 raise GossamerError(f"{path}, line {line}: vertex {shown(name)} does not exist in {known}")
         i, j = number[row[0]], number[row[1]]
-        for weight in _numbers(path, line, row[2:3]):
+        for weight in parse_numbers(path, line, row[2:3]):
             if not 0 < weight < math.inf:
                 raise GossamerError(
                     f"{path}, line {line}: edge weights must be positive and finite, got {weight} on edge ({i}, {j})"
@@ -112,38 +111,6 @@ def read_edges(
         pairs.extend((i, j))
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return edges, np.array(weights) if len(header) > 2 else None
-
-
-def read_labels(path: Path, number: dict[str, int]) -> tuple[list[str], list[str], list[int]]:
-    """Read the label, the split and the line of each vertex; empty and 0 where the table has none."""
-    _, rows = read_rows(path, 2)
-    labels, splits, lines = [""] * len(number), [""] * len(number), [0] * len(number)
-    for line, row in rows:
-        if row[0] not in number:
-            raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} does not exist in features.csv")
-        i = number[row[0]]
-        if labels[i] or splits[i]:
-            raise GossamerError(f"{path}, line {line}: vertex {shown(row[0])} stands in more than one row")
-        split = row[2] if len(row) > 2 else ""
-        if split not in ("", *SPLITS):
-            raise GossamerError(
-                f"{path}, line {line}: the split must be one of {', '.join(SPLITS)}, got {shown(split)}"
-            )
-        labels[i], splits[i], lines[i] = row[1], split, line
-    return labels, splits, lines
-
-
-def parse_real_labels(path: Path, labels: list[str], splits: list[str], lines: list[int]) -> NDArray[np.float64]:
-    """Parse labels as numbers, NaN where there is none; finite where a split needs them."""
-    values = np.full(len(labels), np.nan)
-    for i, label in enumerate(labels):
-        if label:
-            (values[i],) = _numbers(path, lines[i], [label])
-            if splits[i] and not math.isfinite(values[i]):
-                raise GossamerError(
-                    f"{path}, line {lines[i]}: targets hold NaN or infinite values inside the masks, got {shown(label)}"
-                )
-    return values
 
 
 def read_owners(path: Path) -> dict[str, int]:
@@ -157,21 +124,3 @@ def read_owners(path: Path) -> dict[str, int]:
             )
         owners[row[0]] = int(row[1])
     return owners
-
-
-def _targets(
-    path: Path, labels: list[str], splits: list[str], lines: list[int]
-) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Return real values if all labels are numbers and one has a decimal point, classes and their names otherwise."""
-    known = [label for label in labels if label]
-    try:
-        values = [float(label) for label in known]
-    except ValueError:
-        values = []
-    if values and any("." in label or "e" in label.lower() for label in known):
-        return parse_real_labels(path, labels, splits, lines), None
-    if values:
-        known = [label for label, value in zip(known, values, strict=True) if value >= 0]  # -1: unknown, as in arrays
-    order = sorted(set(known), key=lambda label: (len(label), label) if values else (0, label))
-    classes = {label: c for c, label in enumerate(order)}
-    return np.array([classes.get(label, -1) for label in labels], dtype=np.int64), tuple(order)

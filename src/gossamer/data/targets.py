@@ -1,4 +1,4 @@
-"""Targets of a user's graph: classes numbered 0 to C-1 with their names, or real values to predict."""
+"""Targets of a user's graph: classes numbered 0 to C-1 with their names, labels, or real values to predict."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.choices import TASK_NAMES
+from gossamer.data.labels import choose_table_task, validate_labels
+from gossamer.data.tasks import MOST_CLASSES, Task
 from gossamer.errors import GossamerError, GossamerWarning
 
-MOST_CLASSES = 1 << 20
 FEW_CLASSES = 20  # up to which as many classes as vertices are no reason for doubt
 RARE, DOUBTFUL = 2, 5  # vertices of a class on average below which labels are refused, and warned of
 MOST_NAMED = 5  # classes in a message
@@ -18,36 +20,47 @@ Names = tuple[str, ...]
 
 
 def validate_targets(
-    y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int | None, class_names: Names | None = None
+    y: NDArray[Any],
+    masks: list[NDArray[np.bool_]],
+    batch: int | None,
+    class_names: Names | None = None,
+    task: str = "auto",
 ) -> tuple[NDArray[Any], int | None, Names | None]:
-    """Return classes [n], their number and their names, or real values [n(, batch), outputs] and twice None.
+    """Return classes [n] or labels [n, C], their number and their names, or real values [n(, batch), outputs] and twice
+    None.
 
     With `class_names` classes are numbered as these; without them they may have any numbers, which become their names
     unless they are 0 to C-1.
     """
-    whole = y.dtype == np.bool_ or np.issubdtype(y.dtype, np.integer)
-    if not whole and not np.issubdtype(y.dtype, np.floating):
-        raise GossamerError(f"targets must be class numbers or real values, got {y.dtype}")
-    refuse_label_matrix(y, batch)
-    if whole:
+    chosen = choose_task(y, batch, task)
+    if chosen == "multilabel":
+        labels = validate_labels(y, np.logical_or.reduce(masks), batch)
+        return _check_learnable(labels, masks[0], class_names), labels.shape[1], class_names
+    if chosen == "multiclass":
         return _validate_classes(y, masks, batch, class_names)
     if class_names is not None:
         raise GossamerError(f"class names need class numbers as targets, got {y.dtype}")
-    return _validate_values(y, masks, batch), None, None
+    return _validate_values(y if y.dtype.kind == "f" else y.astype(np.float64), masks, batch), None, None
 
 
-def refuse_label_matrix(y: NDArray[Any], batch: int | None = None) -> None:
-    """Refuse a table [n, C] of 0 and 1 as targets: it is neither one class a vertex nor values to predict."""
-    if batch is not None or y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "biuf":
-        return
-    known = y[np.isfinite(y).all(1)]
-    if not len(known) or not ((known == 0) | (known == 1)).all():
-        return
-    if (known.sum(1) == 1).all():
-        what, remedy = "classes one-hot", "give their numbers, y.argmax(1)"
-    else:
-        what, remedy = "several labels a vertex (multi-label), which is not supported yet", "give one class a vertex"
-    raise GossamerError(f"targets {y.shape} of 0 and 1 are {what}; {remedy}")
+def choose_task(y: NDArray[Any], batch: int | None = None, task: str = "auto") -> Task:
+    """The task that the user has chosen, or that of the targets: whole numbers are classes, real ones values, and a
+    table of 0 and 1 labels.
+
+    One-hot classes are refused: they could also be labels.
+    """
+    if task not in TASK_NAMES.names:
+        raise GossamerError(f"the task should be {TASK_NAMES}, got {task!r}")
+    if y.dtype.kind not in "biuf":
+        raise GossamerError(f"targets must be class numbers or real values, got {y.dtype}")
+    if task == "multilabel":
+        return "multilabel"
+    if task == "regression":
+        return "regression"
+    if task == "multiclass" and y.dtype.kind == "f":
+        raise GossamerError(f"classes must be whole numbers, got {y.dtype}; give y.astype(int), -1 where unknown")
+    table = choose_table_task(y, batch) if task == "auto" else None
+    return table or ("regression" if y.dtype.kind == "f" else "multiclass")
 
 
 def check_num_classes(labels: NDArray[Any]) -> NDArray[Any]:
@@ -123,6 +136,21 @@ def _validate_classes(
     if num_classes < 2 or len(np.unique(y[masks[0]])) < 2:
         raise GossamerError("the training vertices hold one class only; classification needs at least two")
     return y, num_classes, class_names
+
+
+def _check_learnable(
+    labels: NDArray[np.bool_], train: NDArray[np.bool_], class_names: Names | None
+) -> NDArray[np.bool_]:
+    """Require a name for each label, if there are any, and training vertices that differ in some label."""
+    if class_names is not None and len(class_names) != labels.shape[1]:
+        raise GossamerError(f"expected {labels.shape[1]} class names, one for each label, got {len(class_names)}")
+    seen = labels[train]
+    if (seen == seen[:1]).all():
+        raise GossamerError(
+            "the training vertices all have the same labels; learning needs a label that some of them have and others "
+            "have not"
+        )
+    return labels
 
 
 def list_names(names: Sequence[str]) -> str:

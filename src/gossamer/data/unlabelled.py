@@ -14,24 +14,27 @@ from gossamer.data.checks import check_both_directions, validate_edges, validate
 from gossamer.data.conversion import to_array
 from gossamer.data.graph import DataGraph
 from gossamer.data.tables import read_edges, read_features
+from gossamer.data.tasks import Task
 from gossamer.errors import FileError, GossamerError, naming
 
 
-def drop_labels(graph: DataGraph, num_outputs: int, class_names: tuple[str, ...] | None) -> DataGraph:
+def drop_labels(graph: DataGraph, num_outputs: int, class_names: tuple[str, ...] | None, task: Task) -> DataGraph:
     """The graph without labels, for a network with so many outputs."""
     n, batch = graph.num_vertices, graph.batch
     masked = np.zeros((n,) if batch is None else (n, batch), dtype=bool)
     targets: Any = np.full(n, -1, dtype=np.int64)
-    if class_names is None:
-        targets = np.zeros((*masked.shape, num_outputs), dtype=np.float32)
+    if task != "multiclass":
+        kind = np.bool_ if task == "multilabel" else np.float32
+        targets = np.zeros((*masked.shape, num_outputs), dtype=kind)
     return replace(
         graph,
         targets=targets,
         train=masked,
         validation=masked,
         test=masked,
-        num_classes=None if class_names is None else num_outputs,
+        num_classes=None if task == "regression" else num_outputs,
         class_names=class_names,
+        sample_weights=None,
     )
 
 
@@ -109,4 +112,4 @@ def _make(
         raise GossamerError(f"expected {n} positions, one for each vertex, found {len(places)}")
     none = np.zeros(0, dtype=bool)
     graph = DataGraph(name, pairs, edge_weights, features, none, none, none, none, None, names, None, places)
-    return drop_labels(graph, 1, None)
+    return drop_labels(graph, 1, None, "regression")

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gossamer.agents.scores import Scores, Task, compute_scores
+from gossamer.agents.scores import Scores, compute_scores
 from gossamer.agents.share import MASKS
+from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
 from gossamer.peers.program import PeerEvaluation

@@ -10,7 +10,7 @@ from gossamer.agents import Host, Inbox, Outbox, training_step
 from gossamer.agents.exchange import Phase
 from gossamer.agents.measures import evaluate
 from gossamer.agents.rules import StateDict
-from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, choose_score, compute_scores, find_task
+from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, choose_score, compute_scores
 from gossamer.agents.selection import find_best_step, has_waited, keep_if_best
 from gossamer.agents.share import MASKS, Share
 from gossamer.agents.sums import sum_over_tree
@@ -88,13 +88,13 @@ def _evaluate_together(
         raise GossamerError("agents that keep the best weights need a spanning tree: cut the shards again")
     total = yield from sum_over_tree(share.tree, torch.cat([own[name] for name in MASKS]), Phase.SCORES)
     whole = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
-    task, width = find_task(host.full_pass.targets), host.network.layers[-1].outputs
+    task, width = host.task, host.network.layers[-1].outputs
     scale = None if share.transform is None else share.transform.find_target_scale()
     return own, compute_scores([whole], task, width, scale)
 
 
 def _choose_score(host: Host, settings: Settings) -> ScoreKind:
-    return choose_score(settings.score, find_task(host.full_pass.targets))
+    return choose_score(settings.score, host.task)
 
 
 def label_exchanges(

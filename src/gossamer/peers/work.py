@@ -12,11 +12,11 @@ from typing import Protocol
 
 import torch
 
-from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.exchange import Inbox, Phase
 from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.selection import restore_best
 from gossamer.agents.share import Share
-from gossamer.agents.site_moments import standardise_share
+from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.generators import delegate
@@ -120,7 +120,7 @@ class SiteWork:
         self.max_message_bytes = _bound_message_bytes(shard)
         self.store = SiteStore(folder, lambda: self.training.store if self.training else None)
         self.training: ShardWork | None = None  # once the share is planned
-        self._completion: tuple[ExpectedMessages, ...] | None = None  # of the exchanges after those of the plan
+        self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
             self.training = ShardWork(self._read_planned(), folder, metrics)
@@ -129,26 +129,23 @@ class SiteWork:
         if step == 0:
             self._discard_planned()
             share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
-            self._completion = list_expected("site", self._complete(share), torch.float64)
-            share = yield from label_exchanges("site", 0, self._complete(share))
+            settings, after = self._shard.settings, len(self._planning)
+            own = measure_site(share, self._site, settings.standardise)
+            self._summing = list_expected("site", sum_sites(share, own, after), torch.float64)
+            totals = yield from label_exchanges("site", 0, sum_sites(share, own, after))
+            share = complete_share(share, self._site, totals, settings.dtype)
             self.training = ShardWork(self._write_planned(share, diameter), self._folder, self._metrics)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
         yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
 
-    def _complete(self, share: Share) -> Generator[Outbox, Inbox, Share]:
-        """The share of the plan, standardised if the settings want it."""
-        if not self._shard.settings.standardise:
-            return share
-        return (yield from standardise_share(share, self._shard.settings.dtype, len(self._planning)))
-
     def expectations(self, position: Position) -> ExpectedMessages | None:
         step, number = position
         if step == 0 and number < len(self._planning):
             return self._planning[number]
-        if step == 0 and self._completion is not None:
+        if step == 0 and self._summing is not None:
             number -= len(self._planning)
-            return self._completion[number] if number < len(self._completion) else None
+            return self._summing[number] if number < len(self._summing) else None
         if self.training is None:
             raise RefusedError("early", "this site has not planned yet")
         return self.training.expectations((step - PLANNING_STEPS, number))
@@ -172,7 +169,7 @@ class SiteWork:
 
     def _discard_planned(self) -> None:
         """Remove the plan before all plan anew: an agent that dies meanwhile must not restart with an old one."""
-        self.training = self._completion = None
+        self.training = self._summing = None
         (self._planned / MANIFEST).unlink(missing_ok=True)
 
     def _write_planned(self, share: Share, diameter: int) -> Shard:
@@ -200,6 +197,7 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     boundary = max((len(site.halo(z)) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for layer in network.layers) * (data.batch or 1)
     planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
-    planning = max(planning, 2 + 3 * (int(data.features.shape[-1]) + data.num_outputs))  # moments of both
+    sums = 4 + 3 * int(data.features.shape[-1]) + 5 * data.num_outputs  # moments, and weights of each class
+    planning = max(planning, sums)
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     return max(compressed, 8 * max(network.num_parameters, rows, planning))

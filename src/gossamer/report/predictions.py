@@ -1,4 +1,4 @@
-"""Predictions as CSV: every vertex with its agent and its class or value."""
+"""Predictions as CSV: every vertex with its agent and its class, labels or values."""
 
 import csv
 import io
@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer.data import DataGraph
+from gossamer.data import DataGraph, name_classes
+from gossamer.data.label_tables import JOINT, NONE_OF_THEM
 from gossamer.files import write_atomically
+
+CHANCE = 0.5  # above which a label is predicted
 
 
 def write_predictions(
@@ -19,7 +22,8 @@ def write_predictions(
     outputs: Tensor,
     probabilities: bool = False,
 ) -> None:
-    """Write columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values.
+    """Write columns vertex, agent, class, probability; or vertex, agent(, time), value_0, ... for real values; or
+    vertex, agent, labels, probability_NAME, ... for labels, joined as in labels.csv.
 
     Without an assignment there is no column agent. `probabilities` adds a column probability_NAME for each class.
     """
@@ -28,8 +32,13 @@ def write_predictions(
     first = ["vertex"] if assignment is None else ["vertex", "agent"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if graph.num_classes is not None:
-        class_names = graph.class_names or [str(c) for c in range(graph.num_classes)]
+    class_names = name_classes(graph)
+    if class_names is not None and graph.task == "multilabel":
+        writer.writerow([*first, "labels", *(f"probability_{name}" for name in class_names)])
+        for name, k, row in zip(names, owners, outputs.sigmoid().tolist(), strict=True):
+            found = [label for label, chance in zip(class_names, row, strict=True) if chance > CHANCE]
+            writer.writerow([name, *k, JOINT.join(found) or NONE_OF_THEM, *(f"{chance:.6f}" for chance in row)])
+    elif class_names is not None:
         chances = outputs.softmax(-1)
         chance, classes = (t.tolist() for t in chances.max(-1))
         more = [f"probability_{name}" for name in class_names] if probabilities else []

@@ -21,21 +21,26 @@ GROWING = 5  # evaluations in a row
 ENOUGH_STEPS = 50  # after which a run should have learnt something
 NO_BETTER = 0.98  # share of a guess's loss from which on a loss is no better
 LARGE_WEIGHT = 1e4  # mean magnitude
+TINY = 1e-300  # below any sum of weights
 CLOSER = "try a smaller --step-size, or a topology with a larger --gap"
 
 
 def label_skew(graph: DataGraph, assignment: NDArray[np.int64], num_agents: int) -> float:
-    """Label skew: the mean total variation distance between an agent's distribution of classes and that of all agents,
-    over the labelled vertices. 0: all the same; near 1: every agent has classes of its own."""
+    """Label skew: the mean total variation distance between an agent's distribution of classes (or labels) and that of
+    all agents, over the labelled vertices. 0: all the same; near 1: every agent has classes of its own."""
     if graph.num_classes is None:
         return 0.0
     there = np.flatnonzero(graph.labelled)
     counts = np.zeros((num_agents, graph.num_classes))
-    np.add.at(counts, (assignment[there], graph.targets[there]), 1)
+    if graph.task == "multilabel":
+        np.add.at(counts, assignment[there], graph.targets[there])
+    else:
+        np.add.at(counts, (assignment[there], graph.targets[there]), 1)
     sizes = counts.sum(1)
+    total = max(1, int(sizes.sum()))
     shares = counts / np.maximum(sizes, 1)[:, None]
-    distance = np.abs(shares - counts.sum(0) / max(1, len(there))).sum(1) / 2
-    return float((sizes * distance).sum() / max(1, len(there)))
+    distance = np.abs(shares - counts.sum(0) / total).sum(1) / 2
+    return float((sizes * distance).sum() / total)
 
 
 def warn_before_training(deployment: Deployment, settings: Settings) -> None:
@@ -61,10 +66,11 @@ def warn_of_masks(graph: DataGraph) -> None:
 
 
 def warn_of_unseen_classes(graph: DataGraph) -> None:
-    """A network never predicts a class that it was never shown."""
+    """A network never predicts a class or label that it was never shown."""
     if graph.num_classes is None:
         return
-    counts = np.bincount(graph.targets[graph.train], minlength=graph.num_classes)
+    shown = graph.targets[graph.train]
+    counts = shown.sum(0) if graph.task == "multilabel" else np.bincount(shown, minlength=graph.num_classes)
     unseen = [graph.class_names[c] if graph.class_names else str(c) for c in np.flatnonzero(counts == 0)]
     if unseen:
         warnings.warn(
@@ -124,19 +130,27 @@ def _mean_magnitude(host: Host) -> float:
 
 
 def measure_guessing(run: Run) -> float:
-    """Training loss of the best constant output: the entropy of the training labels, or the variance of the training
-    targets, from sums over all hosts, which call it together."""
+    """Training loss of the best constant output: the entropy of the training classes, the mean binary entropy of the
+    labels, or the variance of the training targets, all weighted as the loss is, from sums over all hosts, which call
+    it together."""
     on, engine = run.host.full_pass, run.engine
-    targets = on.targets[on.masks["train"]]
+    train = on.masks["train"]
+    targets = on.targets[train]
+    weights = torch.ones(len(targets), dtype=torch.float64) if on.weights is None else on.weights[train].double()
     if targets.dtype == torch.int64:
-        counts = engine.total(torch.bincount(targets, minlength=run.description["num_classes"] or 0).double())
+        counts = engine.total(torch.bincount(targets, weights, minlength=run.description["num_classes"] or 0))
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * shares.log()).sum())
     values = targets.reshape(-1, targets.shape[-1]).double()
-    count = torch.full((1, values.shape[1]), len(values), dtype=torch.float64)
-    first = engine.total(torch.cat([count, values.sum(0, keepdim=True)]))
-    mean = first[1] / first[0].clamp(min=1)
-    return float((engine.total((values - mean).square().sum(0)) / first[0].clamp(min=1)).mean())
+    sizes = weights.sum().expand(1, values.shape[1])
+    size, total = engine.total(torch.cat([sizes, (weights[:, None] * values).sum(0, keepdim=True)]))
+    mean = total / size.clamp(min=TINY)
+    if targets.dtype == torch.bool:
+        there = mean if on.positive_weight is None else mean * on.positive_weight.double()
+        chance = there / (there + 1 - mean)  # whose loss is least
+        return float(-(torch.xlogy(there, chance) + torch.xlogy(1 - mean, 1 - chance)).mean())
+    squares = engine.total((weights[:, None] * (values - mean).square()).sum(0))
+    return float((squares / size.clamp(min=TINY)).mean())
 
 
 def warn_after_training(run: Run, loss: float, disagreement: float) -> None:

@@ -81,7 +81,8 @@ class StoredArrays:
         return sparse.csr_array((values, indices, starts), shape=tuple(shape))
 
     def take_targets(self, rows: int, times: int | None, num_classes: int | None, used: NDArray[np.bool_]) -> Any:
-        """Classes [rows] (-1: unknown, which no mask may have), or real values [rows(, times), outputs]."""
+        """Classes [rows] (-1: unknown, which no mask may have), labels [rows, classes] as booleans, or real values
+        [rows(, times), outputs]."""
         if num_classes is None:
             targets = self.take_finite("targets", REALS, rows, *(() if times is None else (times,)), None)
             if targets.shape[-1] == 0:
@@ -89,6 +90,8 @@ class StoredArrays:
             return targets
         if times is not None:
             self.refuse("targets", "real values, as there is a time axis", f"{num_classes} classes")
+        if "targets" in self and self._remaining["targets"].dtype == np.bool_:
+            return self.take("targets", "bool", rows, num_classes)
         targets = self.take_within("targets", num_classes, rows, least=-1)
         if (targets[used] < 0).any():
             self.refuse("targets", "a known class wherever a mask has a vertex", "an unknown one")

@@ -14,7 +14,7 @@ from gossamer import topology
 from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.host import Host, TrainingOptions, draw_initial_params, make_host, make_share_host
 from gossamer.agents.rules import make_rule
-from gossamer.agents.scores import choose_score, find_task
+from gossamer.agents.scores import choose_score
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
 from gossamer.data import DataGraph
@@ -118,7 +118,7 @@ def make_deployment(
     """
     m = settings.agents
     check_agents(m)
-    choose_score(settings.score, find_task(torch.from_numpy(graph.targets)))  # refuses one that does not fit
+    choose_score(settings.score, graph.task)  # refuses one that does not fit
     if shift is not None:
         shift = sparse.csr_array(shift)
     if assignment is not None:
@@ -226,13 +226,14 @@ def build_host(
         same_initial=settings.starts_alike,
         dtype=settings.torch_dtype,
         hosting=hosting,
+        balanced=settings.class_weights == "balanced",
     )
     return start_from(host, None if deployment.initial is None else deployment.initial.params)
 
 
 def build_share_host(share: Share, settings: Settings) -> Host:
     """Build the host of a share's agents at step 0, from the share and the settings alone."""
-    choose_score(settings.score, find_task(torch.from_numpy(share.targets)))
+    choose_score(settings.score, share.task)
     outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
     network = build_network(int(share.features.shape[-1]), outputs, settings)
     check_host(network, settings, len(share.agents), int(share.hosted.sum()))

@@ -24,7 +24,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from gossamer.agents.scores import find_task
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
@@ -177,6 +176,7 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
             "name": run.description["name"],
             "fingerprint": run.fingerprint,
             "class_names": run.description.get("class_names"),
+            "task": run.description.get("task"),
         },
         "versions": {
             "gossamer": GOSSAMER_VERSION,
@@ -229,7 +229,7 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
     found = read_newest_checkpoint(folder, run)
     if found is not None:
         run = restore_weights(run, found.params, found.step, found.state, str(found.path))
-        basic = "mse" if find_task(run.host.full_pass.targets) == "regression" else "accuracy"
+        basic = "mse" if run.host.task == "regression" else "accuracy"
         read = read_evaluations(folder / "metrics.jsonl", Evaluation, basic)
         history = cast(list[Record], read)
         check_order(history, str(folder / "metrics.jsonl"))

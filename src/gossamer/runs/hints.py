@@ -16,6 +16,7 @@ SYNONYMS = {
     "hidden": "hidden_channels hidden_dim hidden_size hidden_units hidden_layers hidden_layer_sizes num_hidden width",
     "dropout": "p drop drop_rate dropout_rate dropout_p p_dropout",
     "weight_decay": "l2 wd l2_reg regularization regularisation",
+    "class_weights": "class_weight pos_weight balanced balance balance_classes",
     "batch": "batch_size minibatch",
     "momentum": "beta beta1 betas",
     "layers": "model conv layer layer_type conv_type gnn",
@@ -30,6 +31,7 @@ SYNONYMS = {
     "initial_deviation": "init_std initialisation_std weight_std",
     "preset": "recipe profile",
     "symmetrise": "symmetrize symmetric undirected to_undirected",
+    "task": "task_type problem_type objective multilabel multi_label",
     "assignment": "partition partitioner partitioning",
     "evaluate_every": "eval_every eval_interval log_every",
     "checkpoint_every": "save_every",
@@ -44,6 +46,10 @@ REMARKS = {
     "device": "computation is on the CPU, on as many threads as {threads} says",
     "k": "{order} is the order of a layer's filter: 2 where ChebConv has K = 3",
 }
+REMARKS |= dict.fromkeys(
+    ("sample_weights", "sample_weight"),
+    "weights of examples come with the data: sample_weights of make_graph, data.sample_weight, a column weight",
+)
 REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])
 REMARKS |= dict.fromkeys(("cuda", "gpu", "gpus", "accelerator"), REMARKS["device"])
 

@@ -20,7 +20,8 @@ from gossamer.topology import TOPOLOGIES
 
 @dataclass(frozen=True)
 class Prediction:
-    """Outputs of a network for each vertex of a graph: logits of the classes, or values [n(, time), outputs]."""
+    """Outputs of a network for each vertex of a graph: logits of the classes or labels, or values [n(, time),
+    outputs]."""
 
     graph: DataGraph  # without labels, with the class names of the network
     outputs: Tensor
@@ -32,7 +33,7 @@ def load_unlabelled(data: Any, settings: Settings) -> DataGraph:
     if isinstance(data, DataGraph):
         return data
     if hasattr(data, "is_directed") and hasattr(data, "nodes"):
-        return from_networkx(data, symmetrise=settings.symmetrise)
+        return from_networkx(data, symmetrise=settings.symmetrise, task=settings.task)
     if not isinstance(data, str | Path):
         return convert_unlabelled(data, settings.symmetrise)
     path = Path(data)
@@ -62,7 +63,7 @@ def predict_unlabelled(
     names = None if trained.class_names is None else tuple(trained.class_names)
     if names is not None and given.batch is not None:
         raise GossamerError(f"the network predicts classes, and {given.name} has a time axis: expected features [n, d]")
-    graph = drop_labels(given, trained.num_outputs, names)
+    graph = drop_labels(given, trained.num_outputs, names, trained.task)
     settings = trained.settings.model_copy(update=_prediction_settings(trained.settings, over_agents))
     transform, standardised = trained.transform, graph
     if transform is not None:
@@ -78,8 +79,15 @@ def predict_unlabelled(
 
 def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any]:
     """Changed settings: nothing is trained, so that agents need the links of the data alone."""
-    untrained = {"batch": 0, "consensus_every": 0, "compress": "none", "initial": None, "score": "auto"}
-    common: dict[str, Any] = untrained | {"standardise": False}  # by the network's own transform
+    common: dict[str, Any] = {
+        "standardise": False,  # by the network's own transform
+        "batch": 0,
+        "consensus_every": 0,
+        "compress": "none",
+        "initial": None,
+        "score": "auto",
+        "class_weights": "none",
+    }
     if not over_agents:
         return common | {"agents": 1, "assignment": "bfs", "topology": "complete", "keep_links": 1.0}
     designed = TOPOLOGIES[settings.topology].design is not None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from gossamer.data.tasks import Task
 from gossamer.runs.documents import Document
 
 SHARD_FORMAT = 2  # format version of a shard's manifest
@@ -12,7 +13,7 @@ MAX_EXACT_INTEGER = 2**53  # whole numbers up to here are exact in every reader 
 
 Count = Annotated[int, Field(ge=0, le=MAX_EXACT_INTEGER)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
-NumClasses = Annotated[int, Field(ge=2, lt=2**31)] | None
+NumClasses = Annotated[int, Field(ge=1, lt=2**31)] | None  # of labels there may be one
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LayerWidth = Annotated[int, Field(ge=1, lt=2**31)]  # of a layer
 Score = float | None  # None: not finite when it was written, such as the score on an empty mask
@@ -46,6 +47,7 @@ class DataIdentity(Document):
     name: str
     fingerprint: Annotated[str, Field(max_length=1000)]
     class_names: list[str] | None = None  # None for real-valued targets
+    task: Task | None = None  # None in files from before it was stored
 
 
 class Volume(Document):
@@ -103,6 +105,7 @@ class RankPlan(Document):
     num_edges: Count
     num_classes: NumClasses
     class_names: list[str] | None = None
+    task: Task | None = None
     num_links: Count
     added_links: Count
     spectral_radius: Annotated[float, Field(ge=0)]
@@ -141,6 +144,7 @@ class ModelHeader(Document):
     pyg: Literal["GCNConv", "ChebConv"] | None
     class_names: list[str] | None
     standardised: bool = False  # features and targets, by the file beside it
+    task: Task | None = None  # None in files from before it was stored
 
 
 class MaskScores(Document):

@@ -26,6 +26,7 @@ def describe_deployment(deployment: Deployment) -> Description:
         "num_edges": graph.num_edges,
         "num_classes": graph.num_classes,
         "class_names": name_classes(graph),
+        "task": graph.task,
         "num_links": int(np.triu(deployment.links, 1).sum()),
         "added_links": certificate.num_added_links,
         "spectral_radius": certificate.assumptions.spectral_radius,

@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
+from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.trained import Trained
 from gossamer.runs.transforms import find_transform_beside
 
+OUTPUTS: dict[Task, str] = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}
 CARD_TITLE = "# Gossamer model"
 CARD_MODELS = ("distributed", "centralised", "graphless")
 CARD_MASKS = ("train", "validation", "test")
@@ -56,16 +58,16 @@ def write_card(
     name: str, header: ModelHeader, state: Mapping[str, Tensor], trained: Trained, versions: Mapping[str, str]
 ) -> str:
     """The card of the model file `name`."""
-    kind = "classes" if header.class_names is not None else "values"
+    task = infer_stored_task(header.task, header.class_names)
     parts = [
         f"{CARD_TITLE} {_plain(name)}\n",
         f"A graph neural network of {header.layers} layers, trained by {trained.num_agents} agents on "
         f"{_plain(trained.data_name)} for {trained.step} steps. Weights: {header.weights}. "
-        f"{header.inputs} features in, {header.outputs} {kind} out.\n",
+        f"{header.inputs} features in, {header.outputs} {OUTPUTS[task]} out.\n",
         "## Data\n",
         f"- name: {_plain(trained.data_name)}",
         f"- fingerprint (SHA-256): `{trained.fingerprint}`",
-        *_list_classes(header.class_names),
+        *_list_classes(header.class_names, task),
         "\n## Load it\n",
         f"As a plain PyTorch module:\n\n```python\n{PLAIN_LOADING.format(name=name, outputs=header.outputs)}```\n",
         _pyg_section(name, header),
@@ -106,11 +108,14 @@ def _pyg_section(name: str, header: ModelHeader) -> str:
     return f"In PyTorch Geometric, where the outputs are the same:\n\n```python\n{code}```\n"
 
 
-def _list_classes(names: list[str] | None) -> list[str]:
+def _list_classes(names: list[str] | None, task: Task) -> list[str]:
     if names is None:
         return []
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return [f"- classes, by the column of the output: {', '.join(map(_plain, names[:MOST_NAMES]))}{more}"]
+    lines = [f"- {OUTPUTS[task]}, by the column of the output: {', '.join(map(_plain, names[:MOST_NAMES]))}{more}"]
+    if task == "multilabel":
+        lines.append("- a vertex may have any number of labels; the probability of each is the sigmoid of its column")
+    return lines
 
 
 def _list_scores(summary: Mapping[str, Any]) -> list[str]:

@@ -77,6 +77,7 @@ def make_header(trained: Trained, agent: int | None) -> ModelHeader:
         pyg=find_pyg_layer(trained.network, trained.shift),
         class_names=trained.class_names,
         standardised=trained.transform is not None,
+        task=trained.task,
     )
 
 

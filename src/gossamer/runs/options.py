@@ -9,6 +9,7 @@ class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
     symmetrise: bool
+    task: str
     standardise: bool
     agents: int
     assignment: str
@@ -32,6 +33,7 @@ class Options(TypedDict, total=False):
     step_decay: float
     weight_decay: float
     decay_layers: str
+    class_weights: str
     batch: int
     steps: int
     consensus_every: int

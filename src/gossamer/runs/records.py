@@ -2,6 +2,8 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from gossamer.data.tasks import Task
+
 Mask = Literal["train", "validation", "test"]
 Reference = Literal["centralised", "graphless"]
 ModelName = Literal["distributed", "centralised", "graphless"]
@@ -74,6 +76,7 @@ class Description(TypedDict):
     num_edges: int
     num_classes: int | None
     class_names: NotRequired[list[str] | None]
+    task: NotRequired[Task | None]
     num_links: int
     added_links: int
     spectral_radius: float

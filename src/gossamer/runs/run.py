@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer.agents.host import Host
 from gossamer.agents.measures import evaluate
 from gossamer.agents.ranking import rank_outputs, score_exactly
-from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores, find_task
+from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores
 from gossamer.agents.selection import has_waited, restore_best
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
@@ -83,7 +83,7 @@ class Run:
     @property
     def score(self) -> ScoreKind:
         """The score to validate on."""
-        return choose_score(self.settings.score, find_task(self.host.full_pass.targets))
+        return choose_score(self.settings.score, self.host.task)
 
     def scores(self, ranking: bool = False) -> Scores:
         """Loss and other scores on each mask, every vertex with its own agent's weights.
@@ -99,7 +99,7 @@ class Run:
     def _score(self, host: Host, ranking: bool) -> Scores:
         outputs, sums = self.engine.run(evaluate(host))
         parts = self.engine.total(torch.cat(list(sums.values()))).split([len(part) for part in sums.values()])
-        task = find_task(host.full_pass.targets)
+        task = host.task
         found = compute_scores([dict(zip(sums, parts, strict=True))], task, outputs.shape[-1], self.target_scale)
         if task != "regression" and (ranking or self.score.needs_ranking):
             for mask, scores in self._rank(outputs).items():

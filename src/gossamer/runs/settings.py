@@ -12,6 +12,7 @@ from gossamer.choices import (
     ACTIVATION_NAMES,
     ASSIGNMENT_NAMES,
     BOUNDARY_BITS,
+    CLASS_WEIGHT_NAMES,
     COMPRESSION_FORMS,
     DECAY_NAMES,
     DTYPE_NAMES,
@@ -22,6 +23,7 @@ from gossamer.choices import (
     ROW_CODEC_NAMES,
     SCORE_NAMES,
     SHIFT_NAMES,
+    TASK_NAMES,
     TOPOLOGY_NAMES,
     UPDATE_NAMES,
 )
@@ -62,6 +64,9 @@ class Settings(BaseModel):
         default=False,
         description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
         "refusing them.",
+    )
+    task: Annotated[str, AfterValidator(TASK_NAMES.check)] = Field(
+        default="auto", description=f"What to predict: {TASK_NAMES}."
     )
     standardise: bool = Field(
         default=True,
@@ -138,6 +143,9 @@ class Settings(BaseModel):
     )
     decay_layers: Annotated[str, AfterValidator(DECAY_NAMES.check)] = Field(
         default="first", description=f"Layers whose weights decay: {DECAY_NAMES}."
+    )
+    class_weights: Annotated[str, AfterValidator(CLASS_WEIGHT_NAMES.check)] = Field(
+        default="none", description=f"Weights of classes or labels in the loss: {CLASS_WEIGHT_NAMES}."
     )
     batch: int = Field(
         default=0, ge=0, le=MOST_STEPS, description="Time steps in a mini-batch, drawn from the seed; 0 takes all."

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from gossamer.agents.share import MASKS, Share, TopologyShare
 from gossamer.agents.sums import ROOT, TreeNode
+from gossamer.data.example_weights import LARGEST_WEIGHT
 from gossamer.data.site import SiteData
+from gossamer.data.tasks import find_task
 from gossamer.errors import naming
 from gossamer.generators import drive
 from gossamer.model import Network
@@ -57,6 +59,8 @@ def take_share(
     initial = _take_initial(arrays, network, settings)
     transform = take_transform(arrays, TRANSFORM_PREFIX, int(features.shape[-1]), outputs)
     tree = _take_tree(arrays, agents, m, known)
+    example_weights = _take_example_weights(arrays, masks["train"], sizes.num_labelled)
+    positive_weight = _take_positive_weight(arrays, targets)
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -76,6 +80,8 @@ def take_share(
         initial=initial,
         transform=transform,
         tree=tree,
+        example_weights=example_weights,
+        positive_weight=positive_weight,
     )
 
 
@@ -104,8 +110,11 @@ def take_site(
     row, mixes = None, settings.consensus_every > 0
     if "combination" in arrays:
         row = _take_combination(arrays, "combination", (settings.agents,), [agent], known, mixes)
+    sample_weights = None
+    if "sample_weights" in arrays:
+        sample_weights = _take_weights(arrays, "sample_weights", masks["train"].shape)
     arrays.finish()
-    data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes)
+    data = SiteData(vertices, owner, edges, weights, features, targets, masks, num_classes, sample_weights)
     network = build_network(int(features.shape[-1]), data.num_outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, 1, int(own.sum()))
@@ -200,6 +209,36 @@ def _take_combination(
     if strangers:
         arrays.refuse(name, f"weights of the agents {sorted(known or ())}", f"one of agent {strangers[0]}")
     return C
+
+
+def _take_weights(arrays: StoredArrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Weights of examples."""
+    weights = arrays.take_finite(name, "float64", *shape)
+    if weights.size and not 0 <= weights.min() <= weights.max() <= LARGEST_WEIGHT:
+        arrays.refuse(name, f"numbers from 0 to {LARGEST_WEIGHT:.1g}", f"{weights.min():.3g} to {weights.max():.3g}")
+    return weights
+
+
+def _take_example_weights(arrays: StoredArrays, train: VertexMask, num_labelled: int) -> NDArray[np.float64] | None:
+    """Weights e_i in the loss, if the share has any; those of all agents' training examples sum to their number."""
+    if "example_weights" not in arrays:
+        return None
+    weights = _take_weights(arrays, "example_weights", train.shape)
+    if weights[train].sum() > num_labelled * (1 + ROW_ERROR):
+        arrays.refuse("example_weights", f"weights that sum to {num_labelled} over all agents", "larger ones")
+    return weights
+
+
+def _take_positive_weight(arrays: StoredArrays, targets: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Weights of positive labels, if the share has any."""
+    if "positive_weight" not in arrays:
+        return None
+    if find_task(targets) != "multilabel":
+        arrays.refuse("positive_weight", "weights of labels", "some beside targets that are none")
+    weights = _take_weights(arrays, "positive_weight", targets.shape[1:])
+    if not (weights > 0).all():
+        arrays.refuse("positive_weight", "positive numbers", f"{weights.min()}")
+    return weights
 
 
 def _take_initial(arrays: StoredArrays, network: Network, settings: Settings) -> dict[str, NDArray[Any]] | None:

@@ -21,6 +21,7 @@ from gossamer.runs.arrays import INITIAL_PREFIX, StoredArrays, topology_prefix
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
+from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_arrays, write_tensors
 from gossamer.runs.transforms import TRANSFORM_PREFIX
 
@@ -30,10 +31,12 @@ REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
 
-def prepare_cut(deployment: Deployment) -> Whole:
+def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
     """Prepare the whole from which shares are cut."""
     topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
-    whole = make_whole(deployment.graph, topologies, deployment.network.gathers, deployment.assignment)
+    balanced = settings.class_weights == "balanced"
+    gathers = deployment.network.gathers
+    whole = make_whole(deployment.graph, topologies, gathers, deployment.assignment, balanced=balanced)
     initial = None if deployment.initial is None else deployment.initial.params
     return replace(whole, initial=initial, transform=deployment.transform)
 
@@ -108,5 +111,11 @@ def pack_share(share: Share) -> dict[str, Any]:
         tree = share.tree
         arrays["tree"] = np.array([tree.parent, tree.depth, tree.height, *tree.children])
     slots = None if share.slots is None else np.array([share.slots])
-    optional = {"train_times": share.train_times, "hosting": share.hosting, "slots": slots}
+    optional = {
+        "train_times": share.train_times,
+        "hosting": share.hosting,
+        "slots": slots,
+        "example_weights": share.example_weights,
+        "positive_weight": share.positive_weight,
+    }
     return arrays | {name: array for name, array in optional.items() if array is not None}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gossamer.agents.scores import Scores, find_task, list_scores
+from gossamer.agents.scores import Scores, list_scores
 from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run
@@ -31,7 +31,7 @@ def measure_final_scores(run: Run) -> Scores:
     """All scores of the kept weights that fit the task, ranking scores included, unless their evaluation has them. A
     call of all ranks."""
     kept = find_kept_record(run.history)
-    wanted = {*list_scores(find_task(run.host.full_pass.targets))}
+    wanted = {*list_scores(run.host.task)}
     known = kept["step"] == run.kept.step and wanted <= {*kept["test"]}
     return select_scores(kept) if known else run.final_scores()
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gossamer.data.standardisation import Transform
+from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
@@ -21,7 +22,7 @@ from gossamer.runs.transforms import TRANSFORM_FILE, read_transform
 
 @dataclass(frozen=True)
 class Trained:
-    """All agents' weights; `class_names` is None for real values."""
+    """All agents' weights; `class_names` are those of classes or labels, None for real values."""
 
     settings: Settings
     network: Network
@@ -30,6 +31,7 @@ class Trained:
     data_name: str
     fingerprint: str  # of the data that it was trained on
     class_names: list[str] | None
+    task: Task
     summary: Mapping[str, Any]
     transform: Transform | None = None  # by which features and targets were standardised
 
@@ -82,6 +84,7 @@ def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
         run.description["name"],
         run.fingerprint,
         run.description.get("class_names"),
+        infer_stored_task(run.description.get("task"), run.description.get("class_names")),
         summary,
         run.transform,
     )
@@ -114,6 +117,7 @@ def read_trained(folder: Path) -> Trained:
         manifest.data.name,
         manifest.data.fingerprint,
         names,
+        infer_stored_task(manifest.data.task, names),
         manifest.summary,
         _read_run_transform(folder, network),
     )

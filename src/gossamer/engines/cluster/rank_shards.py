@@ -39,7 +39,7 @@ def cut_for_ranks(
     settings = settings.model_copy(update={"baselines": False})
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = divide_agents(deployment, size)
-    whole = prepare_cut(deployment)
+    whole = prepare_cut(deployment, settings)
     held = []
     with directory.create_locked(folder):
         for rank in range(size):

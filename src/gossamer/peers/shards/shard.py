@@ -57,7 +57,7 @@ def cut_shards(
             "the agents fall into groups without a link between them, which could never agree on a step to go back to; "
             "choose --topology admm, ring or complete, or fewer agents"
         )
-    whole = prepare_cut(deployment)
+    whole = prepare_cut(deployment, settings)
     keep = checkpoints_to_keep(diameter(links), settings)
     tree = plan_tree(links)
     assert tree is not None  # links connect all agents

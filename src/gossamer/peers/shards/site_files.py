@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from gossamer.data.rows import SHARE, read_matrix
+from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import FileError, GossamerError, one_line, shown
 from gossamer.files import read_text
 from gossamer.machine import available_memory
@@ -26,8 +27,8 @@ def _read_classes(given: Any) -> list[str]:
     if isinstance(given, bool) or not isinstance(given, int | list):
         raise ValueError(f"must be a whole number or a list, got {shown(given)}")
     many = given if isinstance(given, int) else len(given)
-    if not 2 <= many <= MAX_CLASSES:
-        raise ValueError(f"must be 2 to {MAX_CLASSES} names or their number, got {shown(many)}")
+    if not 1 <= many <= MAX_CLASSES:
+        raise ValueError(f"must be 1 to {MAX_CLASSES} names or their number, got {shown(many)}")
     if isinstance(given, int):
         return [str(c) for c in range(given)]
     wrong = [name for name in given if not isinstance(name, str | int | float) or len(shown(name)) > MAX_CLASS_NAME]
@@ -56,6 +57,7 @@ class SiteFile(BaseModel):
     settings: dict[str, Any] = Field(description="a table")
     secret: FilePath | None = Field(None, description="text, the path of a secret key")
     classes: Annotated[list[str] | None, BeforeValidator(_read_classes)] = None
+    task: Task | None = Field(None, description="multiclass, multilabel or regression")
     combination: FilePath | None = Field(None, description="text, the path of a topology.json or a CSV file with C")
     members: dict[str, Any] = Field(default_factory=dict, description="a table")
 
@@ -81,11 +83,24 @@ def read_site_file(path: Path) -> SiteFile:
     """The keys of a site file; the first that does not fit is named."""
     given = read_toml(path)
     try:
-        return SiteFile.model_validate(given)
+        found = SiteFile.model_validate(given)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-    first = min(problems, key=lambda problem: problem["type"] != "missing")
-    raise GossamerError(_describe_problem(path, first))
+        first = min(problems, key=lambda problem: problem["type"] != "missing")
+        raise GossamerError(_describe_problem(path, first)) from None
+    _check_task(path, found)
+    return found
+
+
+def _check_task(path: Path, site: SiteFile) -> None:
+    """Require classes where the task has any, at least two unless a vertex may have several labels or none."""
+    task = infer_stored_task(site.task, site.classes)
+    if (task == "regression") != (site.classes is None):
+        raise GossamerError(f"{path}: the task {task} {'has no' if site.classes else 'needs'} classes")
+    if task == "multiclass" and len(site.classes or ()) < 2:
+        raise GossamerError(f"{path}: classes must be 2 to {MAX_CLASSES} names or their number, got 1")
+    if "task" in site.settings:
+        raise GossamerError(f"{path}: task stands beside classes, not among the settings")
 
 
 def _describe_problem(path: Path, problem: ErrorDetails) -> str:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gossamer.agents.planning import Site
-from gossamer.agents.scores import choose_score, find_task
+from gossamer.agents.scores import choose_score
 from gossamer.data.site import SiteData, read_site
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.peers.network.addresses import Contact, check_address, check_distinct
@@ -64,8 +63,12 @@ class SiteShard:
             data,
             tuple(network.gathers),
             settings.shift_kind,
-            json.dumps({**common, "outputs": data.num_outputs, "classes": data.num_classes}, sort_keys=True),
+            json.dumps(
+                {**common, "outputs": data.num_outputs, "classes": data.num_classes, "task": data.task},
+                sort_keys=True,
+            ),
             self.weights,
+            settings.class_weights == "balanced",
         )
 
 
@@ -78,9 +81,9 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     if not 0 <= agent < m:
         raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
     neighbours, keys = _neighbours(path, given.neighbours, agent, m)
-    data = read_site(path.parent / given.data, agent, given.classes)
+    data = read_site(path.parent / given.data, agent, given.classes, given.task)
     with naming(path):
-        choose_score(settings.score, find_task(torch.from_numpy(data.targets)))
+        choose_score(settings.score, data.task)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
     if strangers:
         raise GossamerError(
@@ -196,9 +199,8 @@ def _arrays(shard: SiteShard) -> dict[str, Any]:
         **{f"mask.{name}": mask for name, mask in data.masks.items()},
         **pack_features(data.features),
     }
-    if shard.weights is not None:
-        arrays["combination"] = shard.weights
-    return arrays
+    optional = {"combination": shard.weights, "sample_weights": data.sample_weights}
+    return arrays | {name: array for name, array in optional.items() if array is not None}
 
 
 def is_site(folder: Path) -> bool:
