@@ -21,6 +21,7 @@ from gossamer.agents.consensus import parse_method
 from gossamer.agents.host import TrainingOptions, draw_initial_params, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import make_share, make_whole
+from gossamer.agents.sums import plan_tree
 from gossamer.engines.simulation import run_together, start_run
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
@@ -104,10 +105,11 @@ def test_peers_train_over_links_that_change(tmp_path: Path, every: int) -> None:
     chosen = settings(consensus_every=every)
     simulated = gossamer.train(case.graph, chosen, given={"assignment": case.owner, "combination": matrices()}).run
     folders = write_local_shards(tmp_path, simulated.deployment, chosen)
-    whole = prepare_cut(simulated.deployment, chosen)
+    whole, tree = prepare_cut(simulated.deployment, chosen), plan_tree(simulated.deployment.links)
+    assert tree is not None
     for k, folder in enumerate(folders):
         share = read_shard(folder).share
-        assert_same(share, make_share(whole, [k]))
+        assert_same(share, replace(make_share(whole, [k]), tree=tree[k]))
         assert len(make_schedule(build_share_host(share, chosen), chosen).topologies) == LENGTH
     assert in_threads(folders, PeerOptions(give_up=20), run=over(Hub())) == []
     for k, folder in enumerate(folders):
