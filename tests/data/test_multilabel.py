@@ -238,6 +238,15 @@ def test_a_mistake_in_a_table_is_refused(tmp_path: Path, labels: list[str], mess
         read(tmp_path, labels)
 
 
+def test_more_labels_than_memory_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.data.label_tables.available_memory", lambda: 100)
+    assert read(tmp_path, ["a;b", "c", "d", ""]).num_classes == 4
+    with pytest.raises(
+        GossamerError, match=r"labels.csv: 7 labels of 4 vertices take about 112 .* and 100 .* available"
+    ):
+        read(tmp_path, ["a;b;c;d", "e", "f;g", ""])
+
+
 def test_a_table_without_splits_draws_them(tmp_path: Path) -> None:
     graph = load(write_tables(tmp_path, ["a;b", "b", "-", ""] * 25))
     assert (graph.train.sum(), graph.validation.sum(), graph.test.sum()) == (37, 25, 13)

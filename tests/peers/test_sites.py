@@ -23,7 +23,7 @@ from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import PeerOptions, read_secret, run_peer, train_agent
 from gossamer.peers.shards.sites import POOLED_SETTINGS, make_site_shard, read_site_shard, write_site_shard
 from gossamer.peers.work import SiteWork
-from gossamer.runs.deployment import Deployment
+from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
 
@@ -132,6 +132,44 @@ def test_sites_end_with_the_weights_of_the_whole(tmp_path: Path, changes: dict[s
     folders = shards_of(write_sites(tmp_path, deployment, settings, **given), tmp_path / "shards")
     assert in_threads(folders, run=over(Hub())) == []
     check(folders, simulated(deployment, settings))
+
+
+def with_labels(deployment: Deployment, settings: Settings) -> Deployment:
+    """The same deployment with three labels in place of the classes."""
+    graph = deployment.graph
+    labels = np.stack([graph.targets == 0, graph.targets != 1, graph.features[:, 0] > 0], axis=1)
+    return make_deployment(replace(graph, targets=labels), settings, assignment=deployment.assignment)
+
+
+def test_sites_with_several_labels_a_vertex_end_with_the_weights_of_the_whole(tmp_path: Path) -> None:
+    deployment, settings = deployed(update="momentum", steps=20)
+    deployment = with_labels(deployment, settings)
+    paths = write_sites(tmp_path, deployment, settings, task='"multilabel"')
+    folders = shards_of(paths, tmp_path / "shards")
+    assert read_site_shard(folders[0]).data.task == "multilabel"
+    assert in_threads(folders, run=over(Hub())) == []
+    check(folders, simulated(deployment, settings))
+
+
+def test_sites_must_agree_on_the_task(tmp_path: Path) -> None:
+    deployment, settings = deployed(steps=2)
+    (tmp_path / "labels").mkdir()
+    paths = write_sites(tmp_path, deployment, settings)
+    others = write_sites(tmp_path / "labels", with_labels(deployment, settings), settings, task='"multilabel"')
+    classes, labels = (make_site_shard(path)[0].site.terms for path in (paths[0], others[0]))
+    assert classes != labels
+    assert classes == labels.replace("multilabel", "multiclass")
+
+
+def test_sample_weights_of_a_site_are_in_its_shard(tmp_path: Path) -> None:
+    deployment, settings = deployed(steps=2)
+    path = write_sites(tmp_path, deployment, settings)[0]
+    with np.load(path.parent / "data.npz") as file:
+        arrays = dict(file)
+    weights = np.arange(len(arrays["vertices"])) / 7
+    np.savez(path.parent / "data.npz", **arrays, sample_weights=weights)
+    (folder,) = shards_of([path], tmp_path / "shards")
+    np.testing.assert_array_equal(read_site_shard(folder).data.sample_weights, weights)
 
 
 def test_sites_over_the_network_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:
@@ -260,6 +298,16 @@ def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
         ("agent = 0", "agent = ", "not valid TOML"),
         ("classes = 3", "classes = 10000000000", "classes must be 2 to"),
         ("classes = 3", 'classes = ["a", "b", "a"]', "different names"),
+        ("classes = 3", "classes = 1", r'classes must be 2 to .*task = "multilabel"'),
+        (
+            "classes = 3",
+            'classes = 3\ntask = "labels"',
+            "task must be multiclass, multilabel or regression, got 'labels'",
+        ),
+        ("classes = 3", 'task = "multilabel"', "the task multilabel needs classes"),
+        ("classes = 3", 'classes = 3\ntask = "regression"', "the task regression has no classes"),
+        ("classes = 3", 'classes = 3\ntask = "multilabel"', r"labels must be a table \[vertices, labels\]"),
+        ("[settings]", '[settings]\ntask = "multiclass"', "task stands beside classes"),
         ("[neighbours]", "[neighbours]\n'²' = 3", "neighbours are numbered"),
         ('address = "127.0.0.1:', 'address = "a b:', "expected an address host:port"),
         ("[members]", "[members]\n9 = 3", "members are numbered 0 to 3"),

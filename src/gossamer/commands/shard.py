@@ -114,6 +114,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
 
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
+    settings = settings.fit_to(graph.task, graph.batch)
     directory.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)

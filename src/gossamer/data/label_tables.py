@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.data.arrays import COPIES
 from gossamer.data.rows import parse_numbers, read_rows
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError, shown
+from gossamer.machine import as_size, available_memory
 
 WEIGHT_COLUMN = "weight"
 SPLITS = ("train", "validation", "test")
@@ -107,6 +109,12 @@ def parse_label_names(table: LabelTable) -> list[tuple[str, ...] | None]:
 
 def tabulate_labels(names: Sequence[tuple[str, ...] | None], order: Sequence[str]) -> NDArray[np.int8]:
     """Labels [n, C] of 0 and 1, columns in this order; -1 where they are unknown."""
+    needed, available = COPIES * len(names) * len(order), available_memory()
+    if needed > available:  # a file of few bytes may have as many names as vertices
+        raise GossamerError(
+            f"{len(order)} labels of {len(names)} vertices take about {as_size(needed)} of memory, and "
+            f"{as_size(available)} are available"
+        )
     column = {name: c for c, name in enumerate(order)}
     table = np.zeros((len(names), len(order)), dtype=np.int8)
     for i, given in enumerate(names):

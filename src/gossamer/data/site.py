@@ -183,7 +183,8 @@ def _of_tables(folder: Path, classes: Sequence[str] | None, several: bool) -> di
         if unknown:
             raise GossamerError(f"{table}: {shown(unknown[0])} is not among the classes in the site file")
         if several:
-            targets = tabulate_labels(rows, classes)
+            with naming(table):
+                targets = tabulate_labels(rows, classes)
         else:
             targets = np.array([place[found[0]] if found else -1 for found in rows], dtype=np.int64)
     return {

@@ -31,10 +31,10 @@ def read_tables(
     number = {name: i for i, name in enumerate(names)}
     edges, weights = read_edges(folder / "edges.csv", number)
     table = read_labels(folder / "labels.csv", number)
-    targets, class_names, chosen = parse_targets(table, task)
     masks: Masks
     num_validation = min(500, len(names) // 4)
     with naming(table.path):
+        targets, class_names, chosen = parse_targets(table, task)
         if any(table.splits):
             masks = table.masks
         elif class_names is None:

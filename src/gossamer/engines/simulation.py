@@ -77,6 +77,7 @@ def start_run(
     initial: GivenWeights | None = None,
 ) -> Run:
     """A run at step 0 with all agents on one host; a StartRun."""
+    settings = settings.fit_to(graph.task, graph.batch)
     deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)

@@ -184,7 +184,7 @@ def build_network(num_features: int, num_outputs: int, settings: Settings) -> Ne
         order=settings.order,
         activation=settings.activation,
         bias=settings.bias,
-        dropout=settings.dropout,
+        dropout=settings.dropout or 0.0,
         input_dropout=settings.input_dropout,
     )
 
@@ -199,7 +199,7 @@ def training_of(settings: Settings) -> TrainingOptions:
         decay_layers=settings.decay_layers,
         consensus_every=settings.consensus_every,
         mix_first=settings.mix_first,
-        batch=settings.batch,
+        batch=settings.batch or 0,
         seed=settings.seed,
         track=settings.tracks,
         keep_best=settings.keep == "best",

@@ -68,7 +68,7 @@ def make_header(trained: Trained, agent: int | None) -> ModelHeader:
         hidden=list(settings.hidden),
         activation=settings.activation,
         bias=settings.bias,
-        dropout=settings.dropout,
+        dropout=settings.dropout or 0.0,
         input_dropout=settings.input_dropout,
         shift=trained.shift,
         inputs=trained.num_features,

@@ -23,7 +23,7 @@ class Options(TypedDict, total=False):
     hidden: int | str | Sequence[int]
     activation: str
     bias: bool
-    dropout: float
+    dropout: float | None
     input_dropout: float | None
     shift: str
     preset: str
@@ -34,7 +34,7 @@ class Options(TypedDict, total=False):
     weight_decay: float
     decay_layers: str
     class_weights: str
-    batch: int
+    batch: int | None
     steps: int
     consensus_every: int
     track: bool | None

@@ -8,6 +8,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "standardise": False,
         "bias": False,
+        "dropout": 0.5,
+        "batch": 0,
         "update": "momentum",
         "step_size": 0.5,
         "weight_decay": 0.0,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from gossamer.agents.consensus import ConsensusMethod
     from gossamer.agents.row_codecs import RowCodec
+    from gossamer.data.tasks import Task
 
 MOST_COMPLAINTS = 10  # of one file, in a message
 MOST_AGENTS = 1 << 16
@@ -112,8 +113,11 @@ class Settings(BaseModel):
         default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
     )
     bias: bool = Field(default=True, description="Give layers a bias.")
-    dropout: float = Field(
-        default=0.5, ge=0, lt=1, description="Dropout between layers, and on the input unless that is set."
+    dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Dropout between layers, and on the input unless that is set; by default 0.5, for real values 0.",
     )
     input_dropout: float | None = Field(default=None, ge=0, lt=1, description="Dropout on the input.")
     shift: Annotated[str, AfterValidator(SHIFT_NAMES.check)] = Field(
@@ -147,8 +151,11 @@ class Settings(BaseModel):
     class_weights: Annotated[str, AfterValidator(CLASS_WEIGHT_NAMES.check)] = Field(
         default="none", description=f"Weights of classes or labels in the loss: {CLASS_WEIGHT_NAMES}."
     )
-    batch: int = Field(
-        default=0, ge=0, le=MOST_STEPS, description="Time steps in a mini-batch, drawn from the seed; 0 takes all."
+    batch: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_STEPS,
+        description="Time steps in a mini-batch, drawn from the seed; 0 takes all, by default 64 of 256 and more.",
     )
     steps: int = Field(
         default=200, ge=0, le=MOST_STEPS, description="Number of iterations; 0 writes the initial weights."
@@ -225,6 +232,17 @@ class Settings(BaseModel):
         check_codecs(self.boundary_bits, self.boundary_codec)
         check_patience(self.patience, self.keep)
         return self
+
+    def fit_to(self, task: "Task", times: int | None) -> "Settings":
+        """The settings with defaults that depend on the data: its task and the length of its time axis, if any."""
+        dropout = 0.0 if task == "regression" else 0.5
+        batch = 64 if times is not None and times >= 256 else 0
+        return self.model_copy(
+            update={
+                "dropout": dropout if self.dropout is None else self.dropout,
+                "batch": batch if self.batch is None else self.batch,
+            }
+        )
 
     @property
     def torch_dtype(self) -> "torch.dtype":

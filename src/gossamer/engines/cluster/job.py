@@ -103,6 +103,7 @@ def start_on_ranks(
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
+    settings = settings.fit_to(graph.task, graph.batch)
     check_same_run(settings, graph.fingerprint())
     size = distributed.num_ranks()
     if size > settings.agents:

@@ -36,7 +36,7 @@ def cut_for_ranks(
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
-    settings = settings.model_copy(update={"baselines": False})
+    settings = settings.model_copy(update={"baselines": False}).fit_to(graph.task, graph.batch)
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = divide_agents(deployment, size)
     whole = prepare_cut(deployment, settings)

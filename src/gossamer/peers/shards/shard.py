@@ -111,7 +111,7 @@ def read_shard(folder: Path) -> Shard:
     agent = membership.agent
     share = take_share(arrays, (agent,), manifest, settings, {agent, *membership.neighbours})
     times = 0 if share.train_times is None else len(share.train_times)
-    if settings.batch > times:
+    if (settings.batch or 0) > times:
         raise GossamerError(
             f"{path}: settings.batch should be at most {times}, the time steps with a training example, found "
             f"{settings.batch}; {REMEDY}"

@@ -28,7 +28,7 @@ def _read_classes(given: Any) -> list[str]:
         raise ValueError(f"must be a whole number or a list, got {shown(given)}")
     many = given if isinstance(given, int) else len(given)
     if not 1 <= many <= MAX_CLASSES:
-        raise ValueError(f"must be 1 to {MAX_CLASSES} names or their number, got {shown(many)}")
+        raise ValueError(f"must be 2 to {MAX_CLASSES} names, of labels at least 1, or their number, got {shown(many)}")
     if isinstance(given, int):
         return [str(c) for c in range(given)]
     wrong = [name for name in given if not isinstance(name, str | int | float) or len(shown(name)) > MAX_CLASS_NAME]
@@ -98,7 +98,10 @@ def _check_task(path: Path, site: SiteFile) -> None:
     if (task == "regression") != (site.classes is None):
         raise GossamerError(f"{path}: the task {task} {'has no' if site.classes else 'needs'} classes")
     if task == "multiclass" and len(site.classes or ()) < 2:
-        raise GossamerError(f"{path}: classes must be 2 to {MAX_CLASSES} names or their number, got 1")
+        raise GossamerError(
+            f"{path}: classes must be 2 to {MAX_CLASSES} names or their number, got 1; one label "
+            'may do, with task = "multilabel"'
+        )
     if "task" in site.settings:
         raise GossamerError(f"{path}: task stands beside classes, not among the settings")
 

@@ -82,6 +82,7 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
         raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
     neighbours, keys = _neighbours(path, given.neighbours, agent, m)
     data = read_site(path.parent / given.data, agent, given.classes, given.task)
+    settings = settings.fit_to(data.task, data.batch)
     with naming(path):
         choose_score(settings.score, data.task)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
