@@ -45,7 +45,7 @@ def test_json_is_the_certificate_of_a_deployable_matrix() -> None:
     assert 0 <= found["lower_bound"] <= found["objective"] <= found["lower_bound"] * (1 + 1e-4) + 1e-6
     assert found["holds"] == {"A1": True, "A2": True, "A3": True}
     assert found["rounds"] == int(np.ceil(np.log(1e-3) / np.log(radius)))
-    assert found["parameters"] == 64 * 64 + 64 * 10
+    assert found["parameters"] == 64 * 64 + 64 + 64 * 10 + 10  # weights and biases
     assert found["bytes_per_round"] == 4 * found["parameters"] * 2 * len(links)
     assert json.loads(Path("topologies/digits-1/topology.json").read_text()) == found
     assert Path("topologies/digits-1/topology.png").read_bytes().startswith(b"\x89PNG")
