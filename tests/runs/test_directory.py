@@ -45,6 +45,7 @@ def test_contents(tmp_path: Path) -> None:
         "curves.png",
         "references.jsonl",
         "topology.json",
+        "transform.safetensors",
     }
     content = json.loads((tmp_path / "run" / "run.json").read_text())
     assert content["format"] == 1
@@ -97,7 +98,8 @@ def test_scores_on_an_empty_mask_are_null_and_a_resumed_run_reads_them(tmp_path:
         result = train(graph, out=tmp_path / "run", agents=4, steps=3, topology="complete", baselines=False)
     assert np.isnan(result.summary["distributed"]["validation"]["accuracy"])
     content = json.loads((tmp_path / "run" / "run.json").read_text(), parse_constant=pytest.fail)
-    assert content["summary"]["distributed"]["validation"] == {"loss": None, "accuracy": None}
+    none = dict.fromkeys(("loss", "accuracy", "macro_f1", "micro_f1", "roc_auc", "average_precision"))
+    assert content["summary"]["distributed"]["validation"] == none
     again = resume(tmp_path / "run", steps=5, graph=graph)
     assert again.summary["steps"] == 5
     assert np.isnan(again.run.history[0]["validation"]["loss"])
@@ -191,7 +193,7 @@ def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     for change, message in (
         ([], "has no evaluation up to step 4"),
-        ([{**line, "validation": {"loss": 1.0, "mse": 2.0}} for line in lines], "validation has no accuracy"),
+        ([{**line, "validation": {"loss": 1.0, "mse": 2.0}} for line in lines], "validation has no 'accuracy'"),
     ):
         metrics.write_text("".join(json.dumps(line) + "\n" for line in change))
         with pytest.raises(GossamerError, match=message):
