@@ -55,8 +55,8 @@ def read_metrics_log(path: Path) -> list[AgentMetrics]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def score_agents(parts: Iterable[AgentMetrics], task: Task, width: int) -> Scores:
-    """Scores from the sums of some agents, for a network with so many outputs."""
+def score_agents(parts: Iterable[AgentMetrics], task: Task, width: int, scale: torch.Tensor | None = None) -> Scores:
+    """Scores from the sums of some agents; the rest is as for compute_scores."""
     return compute_scores(
         [
             {
@@ -67,6 +67,7 @@ def score_agents(parts: Iterable[AgentMetrics], task: Task, width: int) -> Score
         ],
         task,
         width,
+        scale,
     )
 
 
