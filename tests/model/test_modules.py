@@ -116,7 +116,7 @@ def test_the_cards_code_gives_the_same_outputs_in_pytorch_geometric(
 
 def test_the_usual_network_of_pytorch_geometric_takes_the_names_as_they_are() -> None:
     models = pytest.importorskip("torch_geometric.nn.models")
-    result = gossamer.train("digits", agents=2, steps=3, bias=True, baselines=False)
+    result = gossamer.train("digits", agents=2, steps=3, bias=True, standardise=False, baselines=False)
     network = models.GCN(64, 64, num_layers=2, out_channels=10)
     network.load_state_dict(result.model().state_dict())
     index, _ = both_directions(result.run.deployment.graph)
