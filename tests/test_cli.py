@@ -36,7 +36,8 @@ def test_train_prints_json_and_writes_a_run(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     for model in ("distributed", "centralised", "graphless"):
         for mask in ("train", "validation", "test"):
-            assert set(found[model][mask]) == {"loss", "accuracy"}
+            scores = {"loss", "accuracy", "macro_f1", "micro_f1", "roc_auc", "average_precision"}
+            assert set(found[model][mask]) == scores
     assert found["distributed"]["test"]["accuracy"] > 0.8
     assert found["disagreement"] > 0
     for phase in ("forward", "backward", "consensus"):
@@ -258,7 +259,15 @@ def test_without_a_terminal_every_evaluation_is_a_line_on_standard_error(tmp_pat
 
 def test_launch_without_a_terminal_writes_lines(tmp_path: Path) -> None:
     arguments = ("digits", "--agents", "3", "--topology", "line", "--steps", "10", "--evaluate-every", "5", "--json")
-    done = gossamer("launch", *arguments, "--no-baselines", "--out", "run", cwd=tmp_path)
+    done = gossamer("launch", *arguments, "--score", "roc_auc", "--no-baselines", "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    json.loads(done.stdout)
-    assert " 3 agents: step 10 of 10, loss " in done.stderr
+    found = json.loads(done.stdout)
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["score"] == "roc_auc_binned"
+    assert f" 3 agents: step 10 of 10, loss {last['train']['loss']:.4f}, " in done.stderr
+    assert f"validation roc_auc_binned {last['validation']['roc_auc_binned']:.4f}\n" in done.stderr
+    for mask in ("train", "validation", "test"):
+        for name in ("accuracy", "macro_f1", "micro_f1"):
+            assert last[mask][name] == pytest.approx(found["distributed"][mask][name], rel=1e-12)
+        for name in ("roc_auc", "average_precision"):
+            assert last[mask][f"{name}_binned"] == pytest.approx(found["distributed"][mask][name], abs=0.01)

@@ -126,7 +126,7 @@ def test_a_site_whose_secret_lies_in_its_shard_already_is_made_whole_or_not_at_a
     [
         ("multiclass", "accuracy", "acc", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "25.0%"),
         ("multiclass", "macro_f1", "macro F1", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], "0.2000"),
-        ("regression", "mse", "mse", [2.0, 4, 4, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], "0.25"),
+        ("regression", "mse", "MSE", [2.0, 4, 4, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], "0.25"),
     ],
 )
 def test_the_table_of_a_launch_has_a_row_for_each_agent(

@@ -227,6 +227,7 @@ def test_the_fingerprint_changes_with_every_array() -> None:
         "validation": ~graph.validation,
         "test": ~graph.test,
         "positions": graph.positions + 1,
+        "sample_weights": np.ones(4),
     }
     prints = [replace(graph, **{name: value}).fingerprint() for name, value in changed.items()]
     assert len({graph.fingerprint(), *prints}) == 1 + len(changed)

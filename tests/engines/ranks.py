@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from gossamer.agents.step import training_step
 from gossamer.api import predict
-from gossamer.engines.cluster import job
+from gossamer.engines.cluster import distributed, job
 from gossamer.engines.cluster.engine import Cluster
 from gossamer.engines.cluster.rank_shards import cut_for_ranks, start_on_shards
 from gossamer.engines.cluster.shared_memory import SharedChannel, connect_local_ranks
@@ -19,9 +19,11 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs import directory
+from gossamer.runs.documents import to_json
 from gossamer.runs.message_counts import between_hosts
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.summaries import measure_final_scores
 from gossamer.runs.tensors import write_tensors
 from gossamer.runs.training import run_training
 
@@ -32,6 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
     "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
     "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
+    "ranked": {"update": "gd", "step_size": 0.1, "score": "average_precision"},
     "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
 }
 
@@ -52,11 +55,20 @@ def main(folder: Path) -> None:
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
             state = run_training(job.start_on_ranks(draw_block_graph(), settings))
             directory.save_weights(folder / str(number), state)
+            _save_scores(folder / str(number), state)
             _check_bytes(state, settings)
         _train_from_shards(folder / "cut", rank)
         _predict(folder / "cut")
         _check_own_shift()
         _train_apart(folder / "apart")
+
+
+def _save_scores(folder: Path, state: Run) -> None:
+    """All scores at the end, of which every rank has the same."""
+    found = to_json(measure_final_scores(state))
+    assert set(distributed.gather_texts(found)) == {found}
+    if state.engine.leads:
+        (folder / "scores.json").write_text(found)
 
 
 def _train_apart(folder: Path) -> None:
@@ -84,7 +96,9 @@ def _train_from_shards(folder: Path, rank: int) -> None:
     half = run_training(start_on_shards(folder, steps=settings.steps // 2))
     directory.save_checkpoint(folder, half)
     dist.barrier()
-    directory.save_weights(folder, run_training(start_on_shards(folder)))
+    done = run_training(start_on_shards(folder))
+    directory.save_weights(folder, done)
+    _save_scores(folder, done)
     if rank == 0:
         (folder / "rank-0" / "share.safetensors").unlink()
     with pytest.raises(GossamerError, match="is missing; copy the shard again"):

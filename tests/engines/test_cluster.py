@@ -21,6 +21,7 @@ from gossamer.engines.cluster import job
 from gossamer.engines.simulation import start_run
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs.settings import make_settings
+from gossamer.runs.summaries import measure_final_scores
 from gossamer.runs.tensors import read_tensors
 from gossamer.runs.training import run_training
 
@@ -63,7 +64,13 @@ def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
             assert found["step"] == right["step"]
             for value in ("disagreement", "stationarity"):
                 assert found[value] == pytest.approx(right[value], rel=1e-9)
-            assert found["test"]["loss"] == pytest.approx(right["test"]["loss"], rel=1e-9)
+            assert found["test"] == pytest.approx(right["test"], rel=1e-9)
+            assert ("roc_auc" in found["test"]) == (case == "ranked")
+        if number != "apart":
+            scores = json.loads((tmp_path / str(number) / "scores.json").read_text())
+            for mask, right_scores in measure_final_scores(expected).items():
+                assert {"roc_auc", "average_precision"} <= set(right_scores)
+                assert scores[mask] == pytest.approx(right_scores, rel=1e-9)
         if number == "cut":
             outputs = read_tensors(tmp_path / "cut" / "predictions.safetensors")["outputs"]
             torch.testing.assert_close(outputs, expected.predict(), rtol=0, atol=1e-10)

@@ -82,7 +82,7 @@ def test_progress_is_logged_when_it_has_changed_and_waiting_when_it_has_doubled(
     with capture_log(progress.__name__) as lines:
         for tenth in range(100):
             log.add(report(step=tenth, refused={"old": 3, "checksum": 2}), 100 + tenth / 10)
-        log.add(report(step=100, all_done=True, metrics={"train": [3.0, 1.0, 2]}), 110.0)
+        log.add(report(step=100, all_done=True, metrics={"train": [3.0, 2.0, 5, 1, 1, 2]}), 110.0)
     assert len(lines) == 6
     assert lines[0] == "agent 1: step 0, epoch 2, refused 2 checksum"
     assert lines[-1] == "agent 1: step 100, epoch 2, loss 1.5000, all agents have finished"

@@ -12,6 +12,7 @@ from agents.cases import make_case
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 
+from gossamer.agents.scores import list_scores
 from gossamer.api import resume, train
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
@@ -98,8 +99,8 @@ def test_scores_on_an_empty_mask_are_null_and_a_resumed_run_reads_them(tmp_path:
         result = train(graph, out=tmp_path / "run", agents=4, steps=3, topology="complete", baselines=False)
     assert np.isnan(result.summary["distributed"]["validation"]["accuracy"])
     content = json.loads((tmp_path / "run" / "run.json").read_text(), parse_constant=pytest.fail)
-    none = dict.fromkeys(("loss", "accuracy", "macro_f1", "micro_f1", "roc_auc", "average_precision"))
-    assert content["summary"]["distributed"]["validation"] == none
+    assert set(content["summary"]["distributed"]["validation"]) == {"loss", *list_scores("multiclass")}
+    assert set(content["summary"]["distributed"]["validation"].values()) == {None}
     again = resume(tmp_path / "run", steps=5, graph=graph)
     assert again.summary["steps"] == 5
     assert np.isnan(again.run.history[0]["validation"]["loss"])
@@ -194,6 +195,8 @@ def test_what_the_checksums_of_old_runs_do_not_tell_is_checked(tmp_path: Path) -
     for change, message in (
         ([], "has no evaluation up to step 4"),
         ([{**line, "validation": {"loss": 1.0, "mse": 2.0}} for line in lines], "validation has no 'accuracy'"),
+        ([{**line, "score": "roc_auc"} for line in lines], "train has no 'roc_auc'"),
+        ([{**line, "score": None} for line in lines], "score: "),
     ):
         metrics.write_text("".join(json.dumps(line) + "\n" for line in change))
         with pytest.raises(GossamerError, match=message):

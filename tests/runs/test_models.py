@@ -114,6 +114,7 @@ def test_the_card_says_what_the_model_is(folder: Path, tmp_path: Path) -> None:
         "digit &#60;3&#62;",
         "| consensus_every | 5 |",
         "| hidden | &#91;8&#93; |",
+        "| model | mask | loss | accuracy | macro_f1 | micro_f1 | roc_auc | average_precision |",
         f"| distributed | train | {manifest['summary']['distributed']['train']['loss']:.4g} |",
         f"- torch {torch.__version__}",
         "- gossamer ",
@@ -552,15 +553,15 @@ def test_a_result_is_shown_in_a_few_lines(digits: DataGraph, tmp_path: Path) -> 
     ]
     assert [line.split()[0] for line in lines[2:5]] == ["distributed", "centralised", "graphless"]
     assert f"{result.summary['distributed']['test']['accuracy']:.1%}" in lines[2]
-    assert lines[5].split()[:4] == ["test", "loss", "macro", "F1"]
+    assert lines[5].split() == ["test", "loss", "macro", "F1", "micro", "F1", "ROC", "AUC", "average", "precision"]
     assert [line.split()[0] for line in lines[6:9]] == ["distributed", "centralised", "graphless"]
-    assert f"{result.summary['distributed']['test']['roc_auc']:.4f}" in lines[6]
+    assert lines[6].split()[-1] == f"{result.summary['distributed']['test']['average_precision']:.4f}"
     assert "sent between agents, which disagree by" in lines[9]
     assert lines[10:] == ["not saved: result.save(folder) writes a run directory"]
     result.save(tmp_path / "<run>")
     assert repr(result).splitlines()[-1] == f"saved in {tmp_path / '<run>'}"
     html = result._repr_html_()
-    assert html.count("<tr>") == 2 * 4
+    assert html.count("<tr>") == 8
     assert "&lt;b&gt;mine&lt;/b&gt;" in html
     assert "&lt;run&gt;" in html
     assert "<b>" not in html

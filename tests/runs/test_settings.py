@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gossamer.cli import app
+from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.runs.directory import read_run_settings
 from gossamer.runs.presets import PRESETS
@@ -165,3 +166,24 @@ def test_stored_settings_are_those_of_the_run() -> None:
     found = read_stored_settings(before, "run.json")
     assert found.model_dump() == Settings().model_dump() | PAPER | before | {"preset": "paper", "track": False}
     assert not found.tracks
+
+
+@pytest.mark.parametrize(
+    ("given", "task", "times", "dropout", "batch"),
+    [
+        ({}, "multiclass", None, 0.5, 0),
+        ({}, "multilabel", None, 0.5, 0),
+        ({}, "regression", None, 0.0, 0),
+        ({}, "regression", 255, 0.0, 0),
+        ({}, "regression", 256, 0.0, 64),
+        ({"dropout": 0.2, "batch": 0}, "regression", 5000, 0.2, 0),
+        ({"dropout": 0.0, "batch": 7}, "multiclass", 5000, 0.0, 7),
+        ({"preset": "paper"}, "regression", 5000, 0.5, 0),
+    ],
+)
+def test_defaults_fit_the_data(
+    given: dict[str, Any], task: Task, times: int | None, dropout: float, batch: int
+) -> None:
+    fitted = make_settings(given).fit_to(task, times)
+    assert (fitted.dropout, fitted.batch) == (dropout, batch)
+    assert fitted.fit_to("multiclass", None) == fitted  # what is set stays

@@ -20,7 +20,8 @@ from gossamer.files import read_text
 from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.shards.site_files import MAX_CLASSES, MAX_OTHER_BYTES
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.settings import MOST_COMPLAINTS, Settings, make_settings
+from gossamer.runs.setting_checks import MOST_COMPLAINTS
+from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.toml_files import MAX_BRACKETS, MAX_DOTS, MAX_TOML_BYTES, read_settings, read_toml
 
 VALUES: tuple[Any, ...] = (

@@ -82,7 +82,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     task, score = state.host.task, state.score.key(binned=True)
     began = time.monotonic()
     m, steps = state.deployment.num_agents, state.settings.steps
-    measure = partial(score_agents, task=task, width=graph.num_outputs)
+    measure = partial(score_agents, task=task, width=graph.num_outputs, scale=state.target_scale)
     write_lines = make_report_writer(print_line, m, steps, score, measure)
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():

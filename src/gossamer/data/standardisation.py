@@ -1,7 +1,7 @@
 """Standardisation: features and real-valued targets centred and scaled by moments over all agents.
 
 Features with at least as many zeros as other entries (words of a text, one-hot categories) are scaled only, all by one
-number, so that zeros stay zeros and the mean squared norm of a vertex's features is 1.
+number, so that zeros stay zeros and the root mean square of all other entries is 1; binary ones stay as they are.
 """
 
 from dataclasses import dataclass, replace
@@ -80,8 +80,8 @@ def make_transform(features: Moments, targets: Moments | None = None) -> Transfo
     """The transform that standardises data with these moments."""
     offset, scale = features.mean, features.deviation
     if features.nonzeros.sum() <= SPARSE_SHARE * features.count * len(offset):
-        norm = float(np.sqrt(features.squares.sum() / max(features.count, 1.0)))
-        offset, scale = np.zeros_like(offset), np.full_like(scale, norm or 1.0)
+        size = float(np.sqrt(features.squares.sum() / max(features.nonzeros.sum(), 1.0)))
+        offset, scale = np.zeros_like(offset), np.full_like(scale, size or 1.0)
     if targets is None:
         return Transform(offset, scale)
     return Transform(offset, scale, targets.mean, targets.deviation)

@@ -13,12 +13,12 @@ _LABELS = {
     "roc_auc": "ROC AUC",
     "average_precision": "average precision",
     "loss": "loss",
-    "mse": "mean squared error",
-    "mae": "mean absolute error",
+    "mse": "MSE",
+    "mae": "MAE",
     "rmse": "RMSE",
     "r2": "R2",
 }
-_SHORT_LABELS = {"accuracy": "acc", "roc_auc": "AUC", "average_precision": "AP", "mse": "mse", "mae": "mae"}
+_SHORT_LABELS = {"accuracy": "acc", "roc_auc": "AUC", "average_precision": "AP"}
 
 
 def label_score(name: str, short: bool = False) -> str:

@@ -1,8 +1,15 @@
-"""Checks of settings: spellings that are taken, and what is refused with a ValueError."""
+"""Checks of settings: spellings that are taken, what is refused with a ValueError, and the lines that say so."""
 
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
-from gossamer.errors import GossamerError
+from pydantic import ValidationError
+
+from gossamer.errors import GossamerError, shown
+from gossamer.runs.hints import make_hint
+
+MOST_COMPLAINTS = 10  # of one file, in a message
 
 
 def split_widths(value: Any) -> Any:
@@ -48,3 +55,21 @@ def check_patience(patience: int, keep: str) -> None:
             f"patience = {patience} counts steps from the best validation score, which keep = {keep!r} does not "
             "follow; take keep = 'best'"
         )
+
+
+def describe_unknown(names: Iterable[str], known: Sequence[str], source: str) -> list[str]:
+    """A line for each name that is not known, with the nearest one that is."""
+    unknown = islice((name for name in names if name not in known), MOST_COMPLAINTS)
+    hints = ((name, make_hint(str(name), known) or f"known: {', '.join(known)}") for name in unknown)
+    return [f"{source}: unknown setting {shown(name)}; {hint}" for name, hint in hints]
+
+
+def describe_wrong(error: ValidationError, source: str) -> list[str]:
+    """A line for each value that does not fit."""
+    complaints = []
+    for problem in error.errors(include_url=False)[:MOST_COMPLAINTS]:
+        name = ".".join(str(part) for part in problem["loc"])
+        said = problem["msg"].removeprefix("Value error, ")
+        where = f"{source}: {name} = {shown(problem['input'])}" if name else source  # else of several at once
+        complaints.append(f"{where}: {said[:1].lower()}{said[1:]}")
+    return complaints

@@ -4,7 +4,7 @@ Settings are checked without PyTorch, so that a mistake shows at once; what need
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -27,10 +27,9 @@ from gossamer.choices import (
     TOPOLOGY_NAMES,
     UPDATE_NAMES,
 )
-from gossamer.errors import GossamerError, shown
-from gossamer.runs.hints import make_hint
-from gossamer.runs.presets import fill_from_preset
-from gossamer.runs.setting_checks import check_codecs, check_compression, check_one_line, check_patience, split_widths
+from gossamer.errors import GossamerError
+from gossamer.runs import setting_checks as checks
+from gossamer.runs.presets import fill_from_preset, fit_defaults
 
 if TYPE_CHECKING:
     import torch
@@ -39,14 +38,12 @@ if TYPE_CHECKING:
     from gossamer.agents.row_codecs import RowCodec
     from gossamer.data.tasks import Task
 
-MOST_COMPLAINTS = 10  # of one file, in a message
 MOST_AGENTS = 1 << 16
 MOST_WIDTH, MOST_LAYERS = 1 << 20, 64  # of the hidden layers
-MOST_STEPS = 10**12
-MOST_THREADS = 1024
+MOST_STEPS, MOST_THREADS = 10**12, 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
-Text = Annotated[str, Field(max_length=4000), AfterValidator(check_one_line)]  # a name or a path
-OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(check_one_line)]
+Text = Annotated[str, Field(max_length=4000), AfterValidator(checks.check_one_line)]  # a name or a path
+OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(checks.check_one_line)]
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
@@ -106,7 +103,7 @@ class Settings(BaseModel):
         default="gcn", description=f"Kind of layers: {LAYER_NAMES}."
     )
     order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(split_widths), Field(max_length=MOST_LAYERS)] = Field(
+    hidden: Annotated[tuple[Width, ...], BeforeValidator(checks.split_widths), Field(max_length=MOST_LAYERS)] = Field(
         default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
     )
     activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
@@ -197,7 +194,7 @@ class Settings(BaseModel):
     )
     initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
-    compress: Annotated[str, Field(max_length=100), AfterValidator(check_compression)] = Field(
+    compress: Annotated[str, Field(max_length=100), AfterValidator(checks.check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
     )
     boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
@@ -217,8 +214,7 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=MOST_THREADS,
-        description="CPU threads; 0 takes one for small problems, which stay fast on a busy machine, and all for "
-        "large ones.",
+        description="CPU threads; 0 takes one for small problems, fast on a busy machine too, all for large ones.",
     )
     baselines: bool = Field(default=True, description="Train the centralised and the graph-less model for comparison.")
 
@@ -229,27 +225,20 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> "Settings":
-        check_codecs(self.boundary_bits, self.boundary_codec)
-        check_patience(self.patience, self.keep)
+        checks.check_codecs(self.boundary_bits, self.boundary_codec)
+        checks.check_patience(self.patience, self.keep)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":
         """The settings with defaults that depend on the data: its task and the length of its time axis, if any."""
-        dropout = 0.0 if task == "regression" else 0.5
-        batch = 64 if times is not None and times >= 256 else 0
-        return self.model_copy(
-            update={
-                "dropout": dropout if self.dropout is None else self.dropout,
-                "batch": batch if self.batch is None else self.batch,
-            }
-        )
+        fitting = fit_defaults(task, times)
+        return self.model_copy(update={name: value for name, value in fitting.items() if getattr(self, name) is None})
 
     @property
     def torch_dtype(self) -> "torch.dtype":
         import torch
 
-        found: torch.dtype = getattr(torch, self.dtype)
-        return found
+        return cast(torch.dtype, getattr(torch, self.dtype))
 
     @property
     def consensus_method(self) -> "ConsensusMethod":
@@ -293,22 +282,12 @@ class Settings(BaseModel):
 
 def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settings:
     """Settings from a mapping; an error has a line for each wrong key, with the nearest name for an unknown one."""
-    known = tuple(Settings.model_fields)
-    complaints = []
-    for name in (name for name in values if name not in known):
-        hint = make_hint(str(name), known) or f"known: {', '.join(known)}"
-        complaints.append(f"{source}: unknown setting {shown(name)}; {hint}")
-        if len(complaints) == MOST_COMPLAINTS:
-            break
+    complaints = checks.describe_unknown(values, tuple(Settings.model_fields), source)
     try:
         if not complaints:
             return Settings(**values)
     except ValidationError as error:
-        for problem in error.errors(include_url=False)[:MOST_COMPLAINTS]:
-            name = ".".join(str(part) for part in problem["loc"])
-            said = problem["msg"].removeprefix("Value error, ")
-            where = f"{source}: {name} = {shown(problem['input'])}" if name else source  # else of several at once
-            complaints.append(f"{where}: {said[:1].lower()}{said[1:]}")
+        complaints = checks.describe_wrong(error, source)
     raise GossamerError("\n".join(complaints))
 
 
