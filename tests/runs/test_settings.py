@@ -76,6 +76,8 @@ def test_broken_toml_is_reported(text: str, tmp_path: Path) -> None:
 PAPER = {
     "standardise": False,
     "bias": False,
+    "dropout": 0.5,
+    "batch": 0,
     "update": "momentum",
     "step_size": 0.5,
     "weight_decay": 0.0,
