@@ -62,16 +62,19 @@ def test_dense_features_are_centred_and_scaled_as_scikit_learn_does() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr", "dense"])
-def test_features_with_many_zeros_are_scaled_by_one_number(kind: str) -> None:
-    words = (np.random.default_rng(3).random((24, 40)) < 0.2) * 3
+@pytest.mark.parametrize("size", [1e-6, 0.009, 0.011, 1, 3, 9.9, 11, 1e6])
+def test_features_with_many_zeros_are_scaled_by_one_number_if_at_all(kind: str, size: float) -> None:
+    words = (np.random.default_rng(3).random((24, 40)) < 0.2) * size
     graph = with_features(sparse.csr_array(words) if kind == "csr" else words.astype(np.float32))
     found = measure_transform(graph).apply(graph, "float64").features
     assert sparse.issparse(found) == (kind == "csr")
     rows = found.toarray() if kind == "csr" else found
-    np.testing.assert_allclose(rows, words / 3)
-    odd = replace(graph, features=sparse.csr_array(np.diag(np.arange(24.0))))
+    np.testing.assert_allclose(rows, words if 0.01 <= size <= 10 else words / size, rtol=1e-6)
+    odd = replace(graph, features=sparse.csr_array(np.diag(size * np.arange(24.0))))
     entries = measure_transform(odd).apply(odd, "float64").features.data
-    np.testing.assert_allclose((entries[entries != 0] ** 2).mean(), 1.0)
+    expected = size * np.sqrt((np.arange(1.0, 24) ** 2).mean())
+    expected = expected if 0.01 <= expected <= 10 else 1.0
+    np.testing.assert_allclose(np.sqrt((entries[entries != 0] ** 2).mean()), expected)
 
 
 def test_sparse_features_that_are_full_are_centred() -> None:

@@ -1,7 +1,8 @@
 """Standardisation: features and real-valued targets centred and scaled by moments over all agents.
 
 Features with at least as many zeros as other entries (words of a text, one-hot categories) are scaled only, all by one
-number, so that zeros stay zeros and the root mean square of all other entries is 1; binary ones stay as they are.
+number, so that zeros stay zeros, and only if they are in units of their own: if the root mean square of the other
+entries is not between 0.01 and 10, it becomes 1. Counts, weights such as TF-IDF and binary features stay as they are.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # of annotations alone: data is read without PyTorch
     from torch import Tensor
 
 SPARSE_SHARE = 0.5  # of entries that are not 0, up to which features are scaled only
+USUAL_SIZES = 0.01, 10.0  # of such features, which need no scaling
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def make_transform(features: Moments, targets: Moments | None = None) -> Transfo
     offset, scale = features.mean, features.deviation
     if features.nonzeros.sum() <= SPARSE_SHARE * features.count * len(offset):
         size = float(np.sqrt(features.squares.sum() / max(features.nonzeros.sum(), 1.0)))
-        offset, scale = np.zeros_like(offset), np.full_like(scale, size or 1.0)
+        usual = USUAL_SIZES[0] <= size <= USUAL_SIZES[1] or size == 0
+        offset, scale = np.zeros_like(offset), np.full_like(scale, 1.0 if usual else size)
     if targets is None:
         return Transform(offset, scale)
     return Transform(offset, scale, targets.mean, targets.deviation)
