@@ -106,6 +106,9 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         )
     if settings.tracks:
         console.print("Updates followed a tracked estimate of the whole gradient.", highlight=False)
+    if settings.keep == "best" and "best_step" in run.history[-1]:
+        best = f"the best validation {label_score(summary['score'])}"
+        console.print(f"Kept: the weights of step {summary['best_step']}, with {best}.", highlight=False)
     if summary["edges_kept"] < 1:
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
