@@ -26,7 +26,7 @@ from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.summaries import find_kept_record, has_ended, select_scores, summarise
+from gossamer.runs.summaries import find_kept_record, has_ended, measure_final_scores, select_scores, summarise
 from gossamer.runs.trained import read_trained, trained_of_run
 from gossamer.runs.training import ShouldStop, baseline_settings, run_training
 
@@ -267,7 +267,7 @@ def _train_references(
             other.settings = other.settings.model_copy(update={"steps": other.host.step})
         if not other.complete:
             return
-        result.summary[name] = select_scores(find_kept_record(other.history))
+        result.summary[name] = measure_final_scores(other)
         result.baseline_histories[name] = other.history
 
 

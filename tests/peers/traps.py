@@ -68,8 +68,8 @@ class _TrapRunner:
         while True:
             try:
                 plan, step, exchange = run.send(inbox)
-            except StopIteration:
-                return
+            except StopIteration as done:
+                return done.value
             here = (step, str(exchange.phase) if plan == "train" else plan)
             if (self.here, here) == ((STEP, "forward"), (STEP, "backward")):
                 self.at(Moment.BETWEEN_PHASES)

@@ -24,6 +24,7 @@ from gossamer.runs.shares import prepare_cut
 
 RANKING = {"roc_auc", "average_precision"}
 OPTIONS: dict[str, Any] = {"agents": 4, "topology": "complete", "hidden": 5, "steps": 6, "evaluate_every": 3}
+OPTIONS["keep"] = "last"
 MASKS: tuple[Mask, ...] = get_args(Mask)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 

@@ -144,10 +144,14 @@ class MessageSchedule:
 
     @property
     def largest(self) -> int:
-        """Numbers in the largest message that may arrive."""
+        """Bytes of the largest message that may arrive."""
         exchanges = [each for one in self.topologies for each in (*one.full, *one.plain, *one.mixed)]
-        shapes = [shape for expected in exchanges for shape in expected.shapes.values()]
-        return max((torch.Size(shape).numel() for shape in shapes), default=0)
+        sizes = [
+            torch.Size(shape).numel() * (expected.dtype or self.settings.torch_dtype).itemsize
+            for expected in exchanges
+            for shape in expected.shapes.values()
+        ]
+        return max(sizes, default=0)
 
 
 def make_schedule(host: Host, settings: Settings, share: Share | None = None) -> MessageSchedule:

@@ -14,8 +14,9 @@ import torch
 
 from gossamer.agents.exchange import Inbox, Phase
 from gossamer.agents.planning import list_message_shapes, plan_site
+from gossamer.agents.scores import count_sums
 from gossamer.agents.selection import restore_best
-from gossamer.agents.share import Share
+from gossamer.agents.share import MASKS, Share
 from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
@@ -70,7 +71,7 @@ class ShardWork:
         self._schedule = make_schedule(self._host, shard.settings, shard.share)
         self._share = shard.share
         self.keep = shard.keep
-        self.max_message_bytes = self._schedule.largest * shard.settings.torch_dtype.itemsize
+        self.max_message_bytes = self._schedule.largest
         self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
     def program(self, step: int) -> Program:
@@ -200,4 +201,5 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     sums = 4 + 3 * int(data.features.shape[-1]) + 5 * data.num_outputs  # moments, and weights of each class
     planning = max(planning, sums)
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
-    return max(compressed, 8 * max(network.num_parameters, rows, planning))
+    scores = len(MASKS) * count_sums(data.task, data.num_outputs, binned=True)
+    return max(compressed, 8 * max(network.num_parameters, rows, planning, scores))

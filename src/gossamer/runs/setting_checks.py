@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
-
 from gossamer.errors import GossamerError, shown
 from gossamer.runs.hints import make_hint
 
@@ -64,10 +62,10 @@ def describe_unknown(names: Iterable[str], known: Sequence[str], source: str) ->
     return [f"{source}: unknown setting {shown(name)}; {hint}" for name, hint in hints]
 
 
-def describe_wrong(error: ValidationError, source: str) -> list[str]:
-    """A line for each value that does not fit."""
+def describe_wrong(problems: Sequence[Any], source: str) -> list[str]:
+    """A line for each problem that pydantic has found."""
     complaints = []
-    for problem in error.errors(include_url=False)[:MOST_COMPLAINTS]:
+    for problem in problems[:MOST_COMPLAINTS]:
         name = ".".join(str(part) for part in problem["loc"])
         said = problem["msg"].removeprefix("Value error, ")
         where = f"{source}: {name} = {shown(problem['input'])}" if name else source  # else of several at once

@@ -287,7 +287,7 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
         if not complaints:
             return Settings(**values)
     except ValidationError as error:
-        complaints = checks.describe_wrong(error, source)
+        complaints = checks.describe_wrong(error.errors(include_url=False), source)
     raise GossamerError("\n".join(complaints))
 
 
