@@ -1,6 +1,7 @@
 """Curves of a run: training loss, test score and disagreement against steps; and the style of all pictures."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -42,7 +43,9 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], score: "S
         loss.plot(steps, [record["train"]["loss"] for record in history], **look)
         held_out.plot(steps, [record["test"][record["score"]] for record in history], **look)
         if name == "distributed":
-            apart.plot(steps, [record["disagreement"] for record in history], **look)
+            # Agents that start alike do not disagree at first, and a logarithm has no place for that.
+            shown = [record["disagreement"] or math.nan for record in history]
+            apart.plot(steps, shown if any(value > 0 for value in shown) else [0.0] * len(steps), **look)
     loss.set(title="Training loss", xlabel="step", yscale="log")
     held_out.set(title="Test score", xlabel="step", ylabel=label_score(score.name))
     if not score.higher_is_better:
