@@ -150,7 +150,7 @@ def test_real_targets_get_an_output_axis_and_no_classes() -> None:
 
 
 def test_real_targets_must_be_finite_inside_the_masks() -> None:
-    with pytest.raises(GossamerError, match="1 NaN or infinite values inside the masks"):
+    with pytest.raises(GossamerError, match="1 NaN or infinite values inside the masks, the first at vertex 2; fill"):
         path_graph(targets=[0.5, 1.5, np.nan, 3.5])
 
 

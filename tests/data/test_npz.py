@@ -95,7 +95,7 @@ def test_real_labels_with_a_split(tmp_path: Path) -> None:
     [
         ({"labels": None}, "not a graph in the npz layout.*labels"),
         ({"adj_matrix.indptr": None}, r"not a graph in the npz layout.*adj_matrix\.indptr"),
-        ({"adj_matrix.data": None}, "not a graph in the npz layout.*adj_data"),
+        ({"adj_matrix.data": None}, "not a graph in the npz layout.*no array adj_matrix.data"),
         ({"attr_matrix.indices": None}, r"not a graph in the npz layout.*attr_matrix\.indices"),
         ({"labels": np.array([{}, 1, 2, 3], dtype=object)}, "not a graph in the npz layout.*allow_pickle=False"),
         ({"adj_matrix.indices": np.array([1, 0, 2, 1, 9, 2])}, "not a graph in the npz layout"),

@@ -51,6 +51,7 @@ GRAPHS: dict[str, Callable[[], DataGraph]] = {
     "positions": lambda: make(positions=np.random.default_rng(3).normal(size=(N, 2))),
     "unknown labels": lambda: make(targets=np.where(np.arange(N) == 11, -1, np.arange(N) % 3), test=[8, 9]),
     "a class without a vertex": lambda: replace(make(), num_classes=5, class_names=tuple("abcde")),
+    "a class between without a vertex": lambda: make(targets=np.arange(N) % 2 * 2, class_names=("a", "b", "c")),
     "sparse": lambda: make(bag_of_words(np.int32, np.float32)),
     "sparse, wide": lambda: make(bag_of_words(np.int64, np.float64)),
     "real values": lambda: make(targets=np.random.default_rng(4).normal(size=(N, 2))),

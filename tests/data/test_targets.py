@@ -52,6 +52,21 @@ def test_numbers_from_zero_stay_without_a_line_and_without_names() -> None:
     assert (graph.num_classes, graph.class_names) == (3, None)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_whole_numbers_of_a_real_type_are_doubted_in_one_line(shape: tuple[int, ...], dtype: type) -> None:
+    """As classes with missing ones are written by a data frame, or for a binary cross-entropy."""
+    labels: Any = np.array([1, 0, np.nan, 1, 0, 2] * 6, dtype=dtype).reshape(shape)
+    masks = {"train": [0, 1, 5], "validation": [3], "test": [4]}
+    text = r"targets 0, 1, 2 are real .*y\.long\(\) .*--task regression"
+    with pytest.warns(GossamerWarning, match=text) as caught:
+        assert ring(labels, **masks).task == "regression"
+    assert len(caught) == 1
+    assert ring(labels, **masks, task="regression").num_outputs == 1
+    for values in (labels + 0.5, np.arange(36.0), np.stack([labels.reshape(-1), 2 + labels.reshape(-1)], axis=1)):
+        assert ring(values.astype(dtype), **masks).task == "regression"
+
+
 def test_unknown_classes_stay_unknown() -> None:
     with pytest.warns(GossamerWarning, match="labels 1, 2 are now"):
         graph = ring([1, 2, -1, 2, 1, -1, 1, 2, -7], test=[])

@@ -13,6 +13,7 @@ The code is organised as follows:
     splits     random training, validation and test masks
     digits     the embedded data set
     citation   CORA, CITESEER, PUBMED, Coauthor Physics, and the npz layout
+    heterophilous npz files of the heterophilous benchmark graphs
     traffic    PeMS loop detectors: traffic flows of sensors on a road graph
     roads      distances and positions of sensors
     blocks     generated graphs of any size
@@ -39,6 +40,7 @@ from gossamer.data.citation import load_citation, read_npz
 from gossamer.data.digits import load_digits
 from gossamer.data.fetch import SOURCES, DownloadProgress
 from gossamer.data.graph import DataGraph, make_graph, name_classes
+from gossamer.data.heterophilous import read_heterophilous
 from gossamer.data.interop import convert, from_networkx, from_pyg
 from gossamer.data.saving import read_saved
 from gossamer.data.tables import read_tables
@@ -97,7 +99,7 @@ def _load(dataset: str | Path, seed: int, progress: DownloadProgress | None, sym
     if kind in DATASETS and (not colon or DATASETS[kind].parameters):
         return DATASETS[kind].load(name, seed, progress)
     if path.suffix == ".npz" and path.is_file():
-        return read_saved(path) or read_npz(path, seed, symmetrise, task)
+        return read_saved(path) or read_heterophilous(path, seed, task) or read_npz(path, seed, symmetrise, task)
     if path.is_dir():
         return read_tables(path, seed, symmetrise=symmetrise, task=task)
     near = difflib.get_close_matches(name, DATASETS, n=1)

@@ -127,7 +127,7 @@ def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 def _style(keys: frozenset[str], prefix: str) -> str:
     """Prefix of a CSR matrix's parts: `adj_matrix.data` and so on, or `adj_data` in some published files."""
-    return f"{prefix}_matrix." if f"{prefix}_matrix.data" in keys else f"{prefix}_"
+    return f"{prefix}_" if f"{prefix}_data" in keys else f"{prefix}_matrix."
 
 
 def _matrix(path: Path, arrays: dict[str, Any], style: str, name: str, dtype: Any) -> Any:

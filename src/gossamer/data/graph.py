@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from gossamer.array_types import Ints
 from gossamer.data.checks import (
     Features,
     check_rows,
@@ -85,6 +86,15 @@ class DataGraph:
     def labelled(self) -> NDArray[np.bool_]:
         """Mask of the vertices with a training example, [n]: T_D."""
         return self.train if self.train.ndim == 1 else np.asarray(self.train.any(1))
+
+    @property
+    def train_times(self) -> Ints | None:
+        """Time steps with a training example, ascending; None without a time axis."""
+        return None if self.batch is None else np.flatnonzero(self.train.any(0))
+
+    @property
+    def num_train_times(self) -> int | None:
+        return None if self.train_times is None else len(self.train_times)
 
     @property
     def adjacency(self) -> Any:

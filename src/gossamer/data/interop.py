@@ -22,7 +22,11 @@ def convert(data: Any, symmetrise: bool = False, task: str = "auto") -> DataGrap
     if pyg is not None and isinstance(data, pyg.Data):
         return from_pyg(data, symmetrise=symmetrise, task=task)
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
-    hint = "; give one of its graphs, as in dataset[0]" if pyg is not None and isinstance(data, pyg.Dataset) else ""
+    hint = ""
+    if pyg is not None and isinstance(data, pyg.Dataset):
+        hint = "; give one of its graphs, as in dataset[0]"
+    elif pyg is not None and isinstance(data, pyg.HeteroData):
+        hint = "; give vertices and edges of one type, as data.to_homogeneous() makes them"
     raise GossamerError(
         "expected a DataGraph, a torch_geometric.data.Data, a networkx.Graph, a data set's name or a path, got "
         f"{kind}{hint}"
@@ -136,8 +140,13 @@ def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: st
                 f"train_mask, val_mask and test_mask{remedy}"
             )
     wrong = [key for key in ("x", "edge_index", "y") if not is_tensor(getattr(data, key))]
+    others = ("train_mask", "val_mask", "test_mask", "edge_weight", "edge_attr")
+    wrong += [key for key in others if isinstance(getattr(data, key, None), list | tuple)]
     if wrong:
-        raise GossamerError(f"`{wrong[0]}` must be a torch.Tensor, got {type(getattr(data, wrong[0])).__name__}")
+        found = getattr(data, wrong[0])
+        raise GossamerError(
+            f"`{wrong[0]}` must be a torch.Tensor, got {type(found).__name__}; make it one with torch.as_tensor"
+        )
     if data.train_mask.ndim != 1:
         raise GossamerError(
             f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; choose a column of them first"

@@ -10,10 +10,12 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.array_types import Floats
 
+MEAN_ERROR = 100 * float(np.finfo(np.float64).eps)  # relative error of a mean, at most
 BLOCK_NUMBERS = 1 << 20  # of a dense array that are converted to float64 at once
 
 
@@ -32,11 +34,18 @@ class Moments:
         return self.spread + self.count * self.mean**2
 
     @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Columns whose entries are all the same up to rounding of their mean [columns]."""
+        return np.asarray(np.sqrt(self._variance) <= MEAN_ERROR * np.abs(self.mean))
+
+    @property
     def deviation(self) -> Floats:
-        """Standard deviation [columns]; 1 for a column that is constant up to rounding."""
-        variance = self.spread / max(self.count, 1.0)
-        constant = variance <= 100 * np.finfo(np.float64).eps * self.mean**2
-        return np.where(constant, 1.0, np.sqrt(variance))
+        """Standard deviation [columns]; 1 for a constant column."""
+        return np.where(self.constant, 1.0, np.sqrt(self._variance))
+
+    @property
+    def _variance(self) -> Floats:
+        return self.spread / max(self.count, 1.0)
 
     def merge(self, other: "Moments") -> "Moments":
         """Moments of the rows of both."""
@@ -74,9 +83,11 @@ def _measure_sparse(table: Any) -> Moments:
     values = table.data.astype(np.float64, copy=False)
     count = max(n, 1)
     mean = np.bincount(table.indices, values, minlength=columns) / count
-    squares = np.bincount(table.indices, values**2, minlength=columns)
+    stored = np.bincount(table.indices, minlength=columns)
+    spread = np.bincount(table.indices, (values - mean[table.indices]) ** 2, minlength=columns).astype(np.float64)
+    spread += (n - stored) * mean**2
     nonzeros = np.bincount(table.indices[values != 0], minlength=columns).astype(np.float64)
-    return Moments(float(n), mean, np.maximum(squares - n * mean**2, 0.0), nonzeros)
+    return Moments(float(n), mean, spread, nonzeros)
 
 
 def _measure_dense(rows: Floats) -> Moments:

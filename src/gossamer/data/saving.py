@@ -104,6 +104,9 @@ def read_saved(path: Path) -> "DataGraph | None":
         entries = adjacency.tocoo()
         upper = entries.row <= entries.col
         names, class_names = (_take_text(arrays, key) for key in ("names", "class_names"))
+        numbered = None  # classes, also those without a vertex, are as they were
+        if arrays["labels"].ndim == 1 and arrays["labels"].size and arrays["labels"].dtype.kind in "iu":
+            numbered = tuple(map(str, range(_take_num_classes(arrays))))
         graph = make_graph(
             path.stem,
             np.stack([entries.row[upper], entries.col[upper]], axis=1),
@@ -111,6 +114,7 @@ def read_saved(path: Path) -> "DataGraph | None":
             arrays["labels"],
             weights=entries.data[upper],
             names=names,
+            class_names=numbered,
             positions=arrays.get("positions"),
             sample_weights=arrays.get("sample_weights"),
             train=arrays[MASK_KEYS["train"]],

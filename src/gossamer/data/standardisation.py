@@ -1,8 +1,10 @@
 """Standardisation: features and real-valued targets centred and scaled by moments over all agents.
 
-Features with at least as many zeros as other entries (words of a text, one-hot categories) are scaled only, all by one
-number, so that zeros stay zeros, and only if they are in units of their own: if the root mean square of the other
-entries is not between 0.01 and 10, it becomes 1. Counts, weights such as TF-IDF and binary features stay as they are.
+Columns of dense features are centred and divided by their standard deviation. Three kinds of columns are not centred:
+constant ones, those with at least as many zeros as other entries (words of a text, one-hot categories), and all columns
+of features most of whose entries are 0, so that zeros stay zeros. They are scaled only where they have units of
+their own, by the root mean square of their entries other than 0: one by one above 10, all others by one number if it
+is below 0.01. Counts, weights such as TF-IDF and binary features stay as they are.
 """
 
 from dataclasses import dataclass, replace
@@ -19,8 +21,8 @@ from gossamer.data.moments import Moments, measure_moments
 if TYPE_CHECKING:  # of annotations alone: data is read without PyTorch
     from torch import Tensor
 
-SPARSE_SHARE = 0.5  # of entries that are not 0, up to which features are scaled only
-USUAL_SIZES = 0.01, 10.0  # of such features, which need no scaling
+SPARSE_SHARE = 0.5  # of entries that are not 0, up to which features are not centred
+SMALL, LARGE = 0.01, 10.0  # sizes of columns that are not centred, beyond which they are scaled
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ class Transform:
         return np.asarray((targets - self.target_offset) / self.target_scale)
 
     def restore_outputs(self, outputs: "Tensor") -> "Tensor":
-        """Outputs of the network in the units of the given targets; of classes as they are."""
+        """Outputs of the network in the units of the given targets, in float64, for these may have more digits than the
+        network; of classes as they are."""
         if self.target_offset is None or self.target_scale is None:
             return outputs
-        scale, offset = (outputs.new_tensor(part) for part in (self.target_scale, self.target_offset))
-        return outputs * scale + offset
+        outputs = outputs.double()
+        return outputs * outputs.new_tensor(self.target_scale) + outputs.new_tensor(self.target_offset)
 
     def find_target_scale(self) -> "Tensor | None":
         """The scale of targets as a tensor; None for classes."""
@@ -80,11 +83,14 @@ def measure_targets(targets: NDArray[Any], train: NDArray[np.bool_]) -> Moments 
 
 def make_transform(features: Moments, targets: Moments | None = None) -> Transform:
     """The transform that standardises data with these moments."""
-    offset, scale = features.mean, features.deviation
-    if features.nonzeros.sum() <= SPARSE_SHARE * features.count * len(offset):
-        size = float(np.sqrt(features.squares.sum() / max(features.nonzeros.sum(), 1.0)))
-        usual = USUAL_SIZES[0] <= size <= USUAL_SIZES[1] or size == 0
-        offset, scale = np.zeros_like(offset), np.full_like(scale, 1.0 if usual else size)
+    share = features.nonzeros / max(features.count, 1.0)
+    centred = (share > SPARSE_SHARE) & (share.mean() > SPARSE_SHARE) & ~features.constant
+    size = np.sqrt(features.squares / np.maximum(features.nonzeros, 1.0))  # of each column, without its zeros
+    large = size > LARGE
+    rest = ~centred & ~large
+    common = float(np.sqrt(features.squares[rest].sum() / max(features.nonzeros[rest].sum(), 1.0)))
+    others = np.where(large, size, common if 0 < common < SMALL else 1.0)
+    offset, scale = np.where(centred, features.mean, 0.0), np.where(centred, features.deviation, others)
     if targets is None:
         return Transform(offset, scale)
     return Transform(offset, scale, targets.mean, targets.deviation)
@@ -92,5 +98,6 @@ def make_transform(features: Moments, targets: Moments | None = None) -> Transfo
 
 def measure_transform(graph: DataGraph) -> Transform:
     """The transform that standardises a whole graph."""
-    times = None if graph.batch is None else np.flatnonzero(graph.train.any(0))
-    return make_transform(measure_features(graph.features, times), measure_targets(graph.targets, graph.train))
+    return make_transform(
+        measure_features(graph.features, graph.train_times), measure_targets(graph.targets, graph.train)
+    )

@@ -38,6 +38,8 @@ def validate_targets(
         return _check_learnable(labels, masks[0], class_names), labels.shape[1], class_names
     if chosen == "multiclass":
         return _validate_classes(y, masks, batch, class_names)
+    if task == "auto" and batch is None:
+        _warn_of_whole_numbers(y)
     if class_names is not None:
         raise GossamerError(f"class names need class numbers as targets, got {y.dtype}")
     return _validate_values(y if y.dtype.kind == "f" else y.astype(np.float64), masks, batch), None, None
@@ -153,6 +155,22 @@ def _check_learnable(
     return labels
 
 
+def _warn_of_whole_numbers(y: NDArray[Any]) -> None:
+    """Warn of one real value a vertex that takes few whole numbers alone: these may be classes in the wrong type."""
+    known = y[np.isfinite(y)]
+    if y.size != len(y) or not len(known) or (known != np.floor(known)).any():
+        return
+    values = np.unique(known)
+    if 2 <= len(values) <= FEW_CLASSES and len(known) >= DOUBTFUL * len(values):
+        warnings.warn(
+            f"the targets {list_names([f'{value:g}' for value in values])} are real numbers, and so values to predict; "
+            "if they are classes, give whole numbers (y.long() or, in a table, 3 instead of 3.0), and if not, --task "
+            'regression (task="regression" in Python)',
+            GossamerWarning,
+            stacklevel=4,
+        )
+
+
 def list_names(names: Sequence[str]) -> str:
     """Names as a part of a sentence, at most five of them."""
     if len(names) <= MOST_NAMED:
@@ -166,7 +184,10 @@ def _validate_values(y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int
         y = y[..., None]
     if y.ndim != full or (batch is not None and y.shape[1] != batch):
         raise GossamerError(f"real targets must be [vertices{', batch' if batch else ''}, outputs], got {y.shape}")
-    used = np.logical_or.reduce(masks)
-    if not np.isfinite(y[used]).all():
-        raise GossamerError(f"targets hold {(~np.isfinite(y[used])).sum()} NaN or infinite values inside the masks")
+    unknown = ~np.isfinite(y) & np.logical_or.reduce(masks)[..., None]
+    if unknown.any():
+        raise GossamerError(
+            f"targets hold {unknown.sum()} NaN or infinite values inside the masks, the first at vertex "
+            f"{np.argwhere(unknown)[0, 0]}; fill them, or take these vertices out of the masks"
+        )
     return np.asarray(np.nan_to_num(y, posinf=0.0, neginf=0.0))

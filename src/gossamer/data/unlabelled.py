@@ -48,7 +48,7 @@ def read_unlabelled(path: Path, symmetrise: bool = False) -> DataGraph:
     try:
         with open_arrays(path) as file:
             adjacency, attributes = (
-                f"{key}_matrix." if f"{key}_matrix.data" in file.keys else f"{key}_" for key in ("adj", "attr")
+                f"{key}_" if f"{key}_data" in file.keys else f"{key}_matrix." for key in ("adj", "attr")
             )
             dense = "features" in file.keys
             wanted = ["features"] if dense else [attributes + part for part in CSR]
@@ -62,7 +62,13 @@ def read_unlabelled(path: Path, symmetrise: bool = False) -> DataGraph:
     except FileError as error:
         raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
     with naming(path):
-        if A.shape != (_count_rows(X), _count_rows(X)) or (not symmetrise and (A != A.T).nnz):
+        if not symmetrise and A.shape[0] == A.shape[1] and (A != A.T).nnz:
+            i, j = (int(part[0]) for part in (A != A.T).nonzero())
+            raise GossamerError(
+                f"asymmetric weights: the adjacency has {A[i, j]} at ({i}, {j}) and {A[j, i]} at ({j}, {i}); the graph "
+                "is undirected as those that the run was trained on: store both directions with the same weight"
+            )
+        if A.shape != (_count_rows(X), _count_rows(X)):
             raise GossamerError(
                 f"expected a symmetric adjacency matrix of the {_count_rows(X)} vertices that have features, found "
                 f"{A.shape}"
