@@ -25,16 +25,18 @@ RANK = {
     "runs": 5,
     "engines": 6,
     "peers": 6,
+    "privacy": 6,
     "observers": 7,
     "report": 7,
     "experiments": 8,
     "api": 9,
+    "auditing": 10,
     "launching": 10,
     "commands": 11,
     "cli": 12,
 }
 COMMANDS = {str(path.relative_to(SOURCE)) for path in FILES if path.parent.name == "commands"}
-TABLES = {f"report/{name}.py" for name in ("terminal", "agent_tables", "topology_tables")}
+TABLES = {f"report/{name}.py" for name in ("terminal", "agent_tables", "audit_tables", "topology_tables")}
 EDGES = {  # third-party libraries, each behind few modules
     "typer": {"cli.py", *COMMANDS},
     "pydantic": {
@@ -48,13 +50,20 @@ EDGES = {  # third-party libraries, each behind few modules
     "safetensors": {"runs/tensors.py"},
     "msgpack": {"peers/protocol/wire.py"},
     "zmq": {"peers/network/sockets.py", "peers/network/monitor.py"},
-    "nacl": {"peers/protocol/signatures.py"},
+    "nacl": {"peers/protocol/signatures.py", "peers/protocol/pads.py"},
     "torch.distributed": {"engines/cluster/distributed.py"},
-    "sklearn": {"data/digits.py", "agents/ranking.py"},
+    "sklearn": {
+        "data/digits.py",
+        "agents/ranking.py",
+        "privacy/features.py",
+        "privacy/membership.py",
+        "privacy/recovery.py",
+    },
     "matplotlib": {
         "report/curves.py",
         "report/agent_graph.py",
         "report/panels.py",
+        "report/reconstructions.py",
         "report/theory.py",
         "report/traffic.py",
     },
@@ -129,7 +138,7 @@ def test_a_package_maps_all_its_modules(package: Path) -> None:
 
 
 # Names with the same meaning wherever they occur: a command and what it calls, one figure and the next.
-SHARED = {"EXAMPLES", "T", "main", "predict", "reproduce", "train", "topology"}
+SHARED = {"EXAMPLES", "T", "audit", "main", "predict", "reproduce", "train", "topology"}
 
 
 def test_one_name_has_one_meaning() -> None:

@@ -42,6 +42,7 @@ def test_every_list_of_names_is_compared() -> None:
         "COMPRESSION_FORMS",
         "BOUNDARY_BITS",
         "CLASS_WEIGHT_NAMES",
+        "CONSENSUS_NAMES",
         "DECAY_NAMES",
         "DTYPE_NAMES",
         "KEEP_NAMES",

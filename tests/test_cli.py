@@ -108,6 +108,7 @@ def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
         (["train", "absent.toml"], "cannot read absent.toml"),
         (["train", "--stepsize", "1"], "--step-size"),
         (["train", "--lr", "0.1"], "No such option: --lr; did you mean --step-size?"),
+        (["train", "--no-standardize"], "No such option: --no-standardize; did you mean --no-standardise?"),
         (["launch", "--num-epochs=3"], "No such option: --num-epochs; did you mean --steps?"),
         (["train", "--device", "cuda"], "as many threads as --threads says"),
         (["train", "--topology", "stair"], "star"),
@@ -148,7 +149,9 @@ def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
         "train", "two-parts", "--agents", "2", "--topology", "complete", "--steps", "3", "--no-baselines", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert "warning: the data graph is disconnected: 2 components" in done.stderr
+    assert "warning: the data graph is disconnected: 2 components; a vertex's output depends on its own alone\n" in (
+        done.stderr
+    )
     assert "--topology" not in done.stderr
     gossamer("predict", "runs/two-parts-1", cwd=tmp_path)
     text = (tmp_path / "runs" / "two-parts-1" / "predictions.csv").read_text()

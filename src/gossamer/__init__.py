@@ -17,10 +17,12 @@ The code follows the paper's pipeline:
     runs          settings, deployments, the training loop, run directories
     engines       what drives the hosts of a run: simulation, cluster
     peers         one process for each agent, over a network
+    privacy       what leaves an agent: audits of a run
     experiments   figures and tables of the paper
     observers     what follows a run: CSV, TensorBoard, notebooks, plain lines
     report        tables, progress bars, pictures
     api           train, resume, predict, load_model: what a user calls
+    auditing      what curious agents learn from a run
     launching     a run of one process for each agent on this machine
     commands      the sub-commands of `gossamer`
     cli           the sub-commands joined
@@ -38,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gossamer.api import Result, load_model, predict, resume, train
+    from gossamer.auditing import audit
     from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
     from gossamer.errors import GossamerError, GossamerWarning
     from gossamer.runs.observers import Observer
@@ -51,6 +54,7 @@ __all__ = [
     "Observer",
     "Result",
     "Settings",
+    "audit",
     "from_networkx",
     "from_pyg",
     "load",
@@ -63,6 +67,7 @@ __all__ = [
 
 _HOMES = {  # imported when first used, so that `import gossamer` does not import torch
     "gossamer.api": ("Result", "load_model", "predict", "resume", "train"),
+    "gossamer.auditing": ("audit",),
     "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
     "gossamer.errors": ("GossamerError", "GossamerWarning"),
     "gossamer.runs.observers": ("Observer",),

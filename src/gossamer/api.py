@@ -16,7 +16,7 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.model.modules import GraphNetwork
 from gossamer.report.curves import draw_curves
 from gossamer.report.result_text import describe_result, tabulate_result
-from gossamer.runs import directory
+from gossamer.runs import directory, new_folders
 from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.inference import predict_unlabelled
@@ -25,6 +25,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
+from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.summaries import find_kept_record, has_ended, measure_final_scores, select_scores, summarise
 from gossamer.runs.trained import read_trained, trained_of_run
@@ -57,7 +58,7 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run directory, picture included."""
         target = Path(folder)
-        with directory.create_locked(target):
+        with new_folders.create_locked(target):
             directory.save_start(target, self.run)
             directory.save_weights(target, self.run)
             _save(target, self)
@@ -94,6 +95,7 @@ def train(
     display: Display | None = None,
     progress: Progress | None = None,
     given: Mapping[str, Any] | None = None,
+    secrets: str | Path | None = None,
     start: StartRun = start_run,
     **options: Unpack[Options],
 ) -> Result:
@@ -101,7 +103,8 @@ def train(
 
     `dataset` is a DataGraph or what `gossamer.load` takes: a torch_geometric.data.Data, a networkx.Graph, a path or a
     name. `given` may hold an `assignment` [n], a `combination` C [m, m] or a `shift` D [n, n] in place of the
-    settings' choice. With `out`, a run directory is kept up to date.
+    settings' choice. With `out`, a run directory is kept up to date. `secrets` is the secrets.json of a launch, which
+    is then simulated to the same bits.
     `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
     each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
     hosts than one in this process. `initial` is a .safetensors file or a state dict (docs/models.md), from which all
@@ -125,13 +128,18 @@ def train(
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise, task=settings.task)
-    result = Result(start(graph, settings, progress=progress, initial=state, **(given or {})))
+    more = dict(given or {})
+    if secrets is not None:
+        if settings.public_randomness:
+            raise GossamerError("secrets are for a run without public_randomness: give one or the other")
+        more["secrets"] = read_secrets(Path(secrets), range(settings.agents))
+    result = Result(start(graph, settings, progress=progress, initial=state, **more))
     if result.run.engine.leads:
         warn_before_training(result.run.deployment, settings)
     if out is None:
         return finish(result, graph, None, observers, should_stop, display)
     folder = Path(out)
-    with directory.create_locked(folder) if result.run.engine.leads else nullcontext():
+    with new_folders.create_locked(folder) if result.run.engine.leads else nullcontext():
         if result.run.engine.leads:
             directory.save_start(folder, result.run)
         return finish(result, graph, folder, observers, should_stop, display)

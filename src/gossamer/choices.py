@@ -94,6 +94,12 @@ SHIFT_NAMES = Choices(
     "SHIFTS",
 )
 UPDATE_NAMES = Choices(_plain("gd", "momentum", "adam"), "gossamer.agents.rules", "UPDATE_RULES")
+CONSENSUS_NAMES = Choices(
+    {
+        "plain": "neighbours see each other's weights",
+        "masked": "an agent learns its mixture, no single neighbour's weights",
+    }
+)
 COMPRESSION_FORMS = Choices(
     {
         "none": "",
@@ -114,7 +120,7 @@ PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"},
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
 SCORE_NAMES = Choices(
     {
-        "auto": "accuracy of classes, micro_f1 of labels, mse of real values",
+        "auto": "accuracy of classes, the loss of labels, mse of real values",
         "accuracy": "share of right decisions",
         "macro_f1": "mean over classes",
         "micro_f1": "over all decisions",

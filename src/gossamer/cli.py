@@ -19,6 +19,7 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "beside it.",
     "topology": "Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap "
     "takes.",
+    "audit": "Measure what an agent, or a coalition, learns about other agents' vertices from the messages of a run.",
     "launch": "Train with one process an agent on this machine, over encrypted loopback connections.",
     "cluster": "Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.",
     "shard": "Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.",
@@ -45,7 +46,8 @@ class HintingCommand(TyperCommand):
         except UsageError as error:
             unknown = getattr(error, "option_name", None)
             if hasattr(error, "possibilities") and unknown is not None:
-                options = [option for param in self.params for option in param.opts if option.startswith("--")]
+                spellings = [option for param in self.params for option in (*param.opts, *param.secondary_opts)]
+                options = [option for option in spellings if option.startswith("--")]
                 known = {option[2:].replace("-", "_"): option for option in options}
                 error.possibilities = None
                 hint = make_hint(unknown, known, known.__getitem__)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from gossamer.agents.consensus.neighbour_slots import pad_slots
 from gossamer.agents.measures import disagreement
 from gossamer.api import Display, Result, finish
 from gossamer.data import DataGraph
@@ -16,16 +17,18 @@ from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run, restore_weights
+from gossamer.runs.secret_files import make_secrets
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors, pack_state, read_tensors, unpack_state
 from gossamer.runs.training import ShouldStop, stationarity
 
 
 def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> Run:
-    """A run at step 0, with its warnings."""
+    """A run at step 0, with new secrets unless its randomness is public, and with its warnings."""
     if "dataset" not in settings.model_fields_set:
         settings = settings.model_copy(update={"dataset": graph.name})
-    run = start_run(graph, settings, progress=progress)
+    secrets = None if settings.public_randomness else make_secrets(range(settings.agents))
+    run = start_run(graph, settings, progress=progress, secrets=secrets)
     warn_before_training(run.deployment, settings)
     return run
 
@@ -42,12 +45,11 @@ def gather(
     folders = [run_folder(path, read_shard(path).membership) for path in folders]
     parts = []
     step = read_metrics_log(folders[0] / "metrics.jsonl")[-1]["step"]
+    like = pack_state(run.host.params, run.host.state)
+    expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in like.items()}
     for path in folders:
-        parts.append(read_tensors(path / f"checkpoint-{step}.safetensors"))
-        expected = {
-            name: (part.dtype, (1, *part.shape[1:]))
-            for name, part in pack_state(run.host.params, run.host.state).items()
-        }
+        found = read_tensors(path / f"checkpoint-{step}.safetensors")
+        parts.append({name: pad_slots(part, like[name]) if name in like else part for name, part in found.items()})
         check_tensors(parts[-1], expected, str(path))
     params, state = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
     done = restore_weights(run, params, step, state)

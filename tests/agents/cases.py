@@ -12,9 +12,10 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents import Host, Inbox, Outbox, TrainingOptions, make_host, make_rule
-from gossamer.agents.consensus import parse_method
+from gossamer.agents.consensus import MaskedMethod, parse_method
 from gossamer.agents.row_codecs import ROW_CODECS
 from gossamer.agents.rules import UpdateRule
+from gossamer.agents.salts import Secrets
 from gossamer.assignment import shared_edges
 from gossamer.data import DataGraph, make_graph
 from gossamer.model import make_network, make_shift
@@ -47,13 +48,19 @@ class Case:
         dtype: torch.dtype = torch.float64,
         hosting: np.ndarray | None = None,
         compress: str = "none",
+        masked: bool = False,
         boundary_bits: int = 0,
         update_rule: UpdateRule | None = None,
+        secrets: Secrets | None = None,
         **training: Any,
     ) -> Host:
         training = {"row_codec": ROW_CODECS.get(f"quantised-{boundary_bits}"), **training}
         how = TrainingOptions(
-            update_rule or make_rule(rule), step_size, seed=seed, consensus=parse_method(compress), **training
+            update_rule or make_rule(rule),
+            step_size,
+            seed=seed,
+            consensus=MaskedMethod() if masked else parse_method(compress),
+            **training,
         )
         return make_host(
             self.graph,
@@ -68,6 +75,7 @@ class Case:
             receptive_field=receptive_field,
             hosting=hosting,
             balanced=self.balanced,
+            secrets=secrets,
         )
 
     def weights(self, host: Host) -> list[torch.Tensor]:

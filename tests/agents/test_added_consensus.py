@@ -68,7 +68,7 @@ class LazyMethod:
 
     rate: float
 
-    broadcasts = True
+    pairwise = False
     exchanges = 1
     advice = Advice(adam="lazy agents are slow")
 

@@ -280,7 +280,7 @@ def test_sums_of_another_length_are_refused() -> None:
 
 def test_the_score_of_a_setting() -> None:
     usual = {task: choose_score("auto", task).name for task in TASKS}
-    assert usual == {"multiclass": "accuracy", "multilabel": "micro_f1", "regression": "mse"}
+    assert usual == {"multiclass": "accuracy", "multilabel": "loss", "regression": "mse"}
     for task in TASKS:
         for name in SCORES:
             if name in list_scores(task):

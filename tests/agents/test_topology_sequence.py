@@ -17,7 +17,8 @@ from peers.memory import Hub
 import gossamer
 from gossamer import topology
 from gossamer.agents import Host, training_step
-from gossamer.agents.consensus import parse_method
+from gossamer.agents.consensus import ConsensusMethod, MaskedMethod, parse_method
+from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.host import TrainingOptions, draw_initial_params, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import make_share, make_whole
@@ -67,7 +68,10 @@ def train(case: Case, grouping: list[list[int]], **options: Any) -> list[Host]:
 
 @pytest.mark.parametrize("grouping", GROUPINGS, ids=str)
 @pytest.mark.parametrize("every", [1, 2])
-def test_every_step_has_its_own_links_and_weights(grouping: list[list[int]], every: int) -> None:
+@pytest.mark.parametrize("method", [PlainMethod(), MaskedMethod()], ids=["plain", "masked"])
+def test_every_step_has_its_own_links_and_weights(
+    grouping: list[list[int]], every: int, method: ConsensusMethod
+) -> None:
     case = make_case(dropout=0.4)
     w = case.weights(case.host())
     for t in range(STEPS):
@@ -76,7 +80,7 @@ def test_every_step_has_its_own_links_and_weights(grouping: list[list[int]], eve
         w = [part - ETA * M * g for part, g in zip(w, gradients(here, w, None, t), strict=True)]
         if (t + 1) % every == 0:
             w = [torch.einsum("kz,z...->k...", torch.tensor(C), part) for part in w]
-    hosts = train(case, grouping, consensus_every=every)
+    hosts = train(case, grouping, consensus_every=every, consensus=method)
     for index, expected in enumerate(w):
         for host in hosts:
             found = host.params[f"layer.{index}.weight"]
@@ -102,7 +106,7 @@ def matrices() -> np.ndarray:
 @pytest.mark.parametrize("every", [1, 2])
 def test_peers_train_over_links_that_change(tmp_path: Path, every: int) -> None:
     case = make_case(dropout=0.4)
-    chosen = settings(consensus_every=every)
+    chosen = settings(consensus_every=every, public_randomness=True)
     simulated = gossamer.train(case.graph, chosen, given={"assignment": case.owner, "combination": matrices()}).run
     folders = write_local_shards(tmp_path, simulated.deployment, chosen)
     whole, tree = prepare_cut(simulated.deployment, chosen), plan_tree(simulated.deployment.links)

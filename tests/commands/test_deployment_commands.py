@@ -22,6 +22,7 @@ from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
 from gossamer.report.agent_tables import process_table
+from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.tensors import read_tensors
 
 SMALL = ["--preset", "paper", "--agents", "3", "--hidden", "4", "--dtype", "float64", "--steps", "20",
@@ -212,26 +213,44 @@ def test_a_peer_that_leaves_before_all_have_finished_says_so_with_its_exit_code(
     assert (last["finished"], last["all_done"], last["refused_from"]) == (True, False, {})
 
 
-def test_launch_gives_the_result_of_train(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--topology", "star", "--compress", "power:1"]], ids=["plain", "power"])
+def test_train_with_the_secrets_of_a_launch_gives_its_bits(tmp_path: Path, options: list[str]) -> None:
+    """With PowerGossip too, whose state has a slot for each neighbour: of a star's centre more than of the others."""
+    said = ""
+
     def run(command: str, *more: str) -> dict[str, Any]:
-        arguments = [command, "digits", *SMALL, "--no-baselines", "--json", *more]
+        nonlocal said
+        arguments = [command, "digits", *SMALL, "--dropout", "0.5", "--no-baselines", "--json", *options, *more]
         done = subprocess.run(
             [sys.executable, "-m", "gossamer", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
+        said += done.stdout + done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
         return result
 
-    launched, simulated = run("launch", "--out", "launched"), run("train", "--out", "simulated")
+    launched = run("launch", "--out", "launched", "--log-level", "debug")
+    simulated = run("train", "--out", "simulated", "--secrets", "launched/secrets.json")
     for mask, scores in simulated["distributed"].items():
         assert launched["distributed"][mask] == pytest.approx(scores, abs=1e-9)
     assert launched["messages"] == simulated["messages"]
     found, expected = (read_tensors(tmp_path / name / "weights.safetensors") for name in ("launched", "simulated"))
     for name, part in expected.items():
-        torch.testing.assert_close(found[name], part, rtol=0, atol=1e-10)
+        assert torch.equal(found[name], part)
+    secrets = read_secrets(tmp_path / "launched" / "secrets.json", range(3))  # refuses one that others can read
+    for agent, secret in secrets.by_agent.items():
+        assert secret.hex() not in said
+        holding = [path for path in (tmp_path / "launched").rglob("*") if path.is_file() and _holds(path, secret)]
+        own = next((tmp_path / "launched" / "agents" / f"agent-{agent}").glob("run-*"))
+        assert sorted(holding) == sorted([own / "secrets.json", tmp_path / "launched" / "secrets.json"])
     assert (tmp_path / "launched" / "curves.png").is_file()
     assert [path.name for path in sorted((tmp_path / "launched" / "agents").iterdir())] == [
         "agent-0",
         "agent-1",
         "agent-2",
     ]
+
+
+def _holds(path: Path, secret: bytes) -> bool:
+    content = path.read_bytes()
+    return secret in content or secret.hex().encode() in content

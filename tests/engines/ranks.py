@@ -34,6 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
     "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
     "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
+    "masked, tracked": {"consensus": "masked", "update": "adam", "step_size": 0.01},
     "ranked": {"update": "gd", "step_size": 0.1, "score": "average_precision"},
     "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
 }

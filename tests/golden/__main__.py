@@ -21,10 +21,11 @@ from safetensors.torch import load_file
 
 DATASET = "blocks:vertices=90,edges=400,features=6,classes=3"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+LAUNCH = [sys.executable, "-m", "gossamer", "launch", "--public-randomness"]  # else every launch has its own bits
 COMMANDS: dict[str, tuple[list[str], dict[str, Any]]] = {
-    "launch of 3 agents": ([sys.executable, "-m", "gossamer", "launch"], {"agents": 3}),
+    "launch of 3 agents": (LAUNCH, {"agents": 3}),
     "launch of 3 agents, adam, choco": (
-        [sys.executable, "-m", "gossamer", "launch"],
+        LAUNCH,
         {"agents": 3, "update": "adam", "track": True, "step_size": 0.02, "compress": "choco:bits=8"},
     ),
     "cluster of 2 ranks": (

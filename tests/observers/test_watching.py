@@ -45,6 +45,8 @@ def test_the_csv_file_grows_with_each_evaluation(tmp_path: Path) -> None:
         assert float(row["validation/accuracy"]) == record["validation"]["accuracy"]
         assert float(row["disagreement"]) == record["disagreement"]
     assert rows[0]["best_stationarity"] == ""  # NaN at step 0
+    train(observers=[make_csv_observer(path.parent / "a" / "new" / "run.csv")])
+    assert (path.parent / "a" / "new" / "run.csv").read_bytes() == path.read_bytes()
 
 
 def test_lines_have_a_time_a_step_a_loss_and_a_score() -> None:

@@ -26,7 +26,7 @@ from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.network.z85 import check_key, is_key
 from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs import directory
+from gossamer.runs import new_folders
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings
@@ -175,12 +175,12 @@ def test_two_that_begin_in_the_same_empty_folder(tmp_path: Path) -> None:
     try:
         assert held.wait(30)
         told = f"process {os.getpid()} on .* trains in {tmp_path} already"
-        with pytest.raises(GossamerError, match=told), directory.create_locked(tmp_path):
+        with pytest.raises(GossamerError, match=told), new_folders.create_locked(tmp_path):
             pass
     finally:
         done.set()
         thread.join()
-    with directory.create_locked(tmp_path):  # a lock that was left behind is no file of a run
+    with new_folders.create_locked(tmp_path):  # a lock that was left behind is no file of a run
         pass
 
 

@@ -47,7 +47,12 @@ def check(folders: list[Path], expected: Run) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"topology": "line"}, {"patience": 8, "steps": 400}, {"standardise": True, "consensus_every": 3}],
+    [
+        {"topology": "line"},
+        {"patience": 8, "steps": 400},
+        {"patience": 7, "steps": 400},  # ends between two evaluations
+        {"standardise": True, "consensus_every": 3},
+    ],
     ids=str,
 )
 def test_peers_keep_the_weights_of_the_simulation(tmp_path: Path, changes: dict[str, Any]) -> None:

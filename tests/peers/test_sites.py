@@ -262,7 +262,7 @@ def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
     shard, kept = read_site_shard(folders[0]), folders[0] / f"run-{RUN}"
     work = SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl"))
     assert work.store.steps() == [0, 1, 3]
-    next(work.program(0))
+    next(work.program(0, b""))
     assert work.store.steps() == [0]
     assert SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl")).store.steps() == [0]
 

@@ -1,6 +1,7 @@
 """Warnings come where they should, with their remedy, and nowhere else."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,19 @@ def test_a_loss_that_stays_at_that_of_guessing_is_warned_of(
     assert all("try another --step-size" in text for text in nothing)
 
 
+def test_weights_that_are_kept_too_early_are_warned_of() -> None:
+    """Weights near nought predict the first class, which all validation vertices have."""
+    graph = path_graph(targets=[0, 1, 0, 0], train=[0, 1], validation=[2], test=[3], features=np.eye(4))
+    how = {"preset": "default", "layers": "linear", "initial_deviation": 0.0, "dropout": 0.0, "steps": 100}
+    (text,) = train_and_catch(graph, **how)[1]
+    assert text.startswith("the weights of step 1 are kept for their validation accuracy, and their training loss, 0.6")
+    assert text.endswith("choose by another score, as --score loss does, or take --keep last")
+    (fitted,) = train_and_catch(graph, **how, score="loss")[1]
+    assert "of step 1 are kept for their validation loss" in fitted
+    assert fitted.endswith("try more training labels or --weight-decay, or take --keep last")
+    assert not train_and_catch(graph, **how, keep="last")[1]
+
+
 def test_plain_consensus_that_does_not_hold_the_agents_together_is_warned_of() -> None:
     """On the way, once, and at the end; without consensus agents are to differ."""
     graph = load("digits")
@@ -193,3 +207,15 @@ def test_absurd_weights_are_a_divergence_although_the_loss_is_finite(update: str
 def test_large_weights_are_warned_of() -> None:
     _, messages = train_and_catch("digits", update="adam", step_size=1e9, steps=50)
     assert any("try a smaller --step-size" in text and text.startswith("a weight is") for text in messages)
+
+
+def test_a_validation_score_that_is_not_defined_is_warned_of() -> None:
+    graph = load("blocks:vertices=60,edges=150,features=5,classes=2,blocks=2")
+    alone = np.flatnonzero(graph.validation)[:1]
+    one = replace(graph, validation=np.isin(np.arange(60), alone))
+    options: dict[str, Any] = {"agents": 3, "topology": "complete", **SHORT}
+    with pytest.warns(GossamerWarning, match="roc_auc is not defined on the 1 validation examples.*another --score"):
+        api.train(one, score="roc_auc", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GossamerWarning)
+        api.train(one, **options)

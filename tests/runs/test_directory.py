@@ -17,7 +17,7 @@ from gossamer.api import resume, train
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import write_atomically
-from gossamer.runs import directory
+from gossamer.runs import directory, new_folders
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record
 
@@ -33,6 +33,7 @@ def test_contents(tmp_path: Path) -> None:
         hidden=(5,),
         bias=True,
         steps=12,
+        evaluate_every=10,
         topology="complete",
         given={"assignment": case.owner},
     )
@@ -149,9 +150,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_free_names_count_up(tmp_path: Path) -> None:
-    assert directory.find_free_name(tmp_path, "digits").name == "digits-1"
+    assert new_folders.find_free_name(tmp_path, "digits").name == "digits-1"
     (tmp_path / "digits-1").mkdir()
-    assert directory.find_free_name(tmp_path, "digits").name == "digits-2"
+    assert new_folders.find_free_name(tmp_path, "digits").name == "digits-2"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ KNOWN = tuple(Settings.model_fields)
         ("agent", "agents"),
         ("topologie", "topology"),
         ("step-sise", "step_size"),
+        ("compare", "baselines"),
     ],
 )
 def test_another_word_for_a_setting(name: str, setting: str) -> None:
@@ -53,6 +54,8 @@ def test_another_word_for_a_setting(name: str, setting: str) -> None:
         ("device", "'threads'"),
         ("gpu", "on the CPU"),
         ("sample_weight", "come with the data"),
+        ("test_size", "masks come with the data"),
+        ("mask", "masks come with the data"),
     ],
 )
 def test_what_there_is_instead(name: str, text: str) -> None:
@@ -60,7 +63,9 @@ def test_what_there_is_instead(name: str, text: str) -> None:
         make_settings({name: 1})
 
 
-@pytest.mark.parametrize("name", ["zzz", "verbose", "scheduler", "callbacks", "help", "", "--"])
+@pytest.mark.parametrize(
+    "name", ["zzz", "verbose", "scheduler", "callbacks", "help", "", "--", "heads", "eps", "targets"]
+)
 def test_none_rather_than_an_absurd_one(name: str) -> None:
     assert make_hint(name, KNOWN) == ""
 

@@ -12,7 +12,7 @@ import gossamer
 from gossamer.errors import GossamerError
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs.settings import make_settings
-from gossamer.runs.tensors import read_tensors
+from gossamer.runs.tensors import read_tensors, write_tensors
 
 FEW: dict[str, Any] = {
     "agents": 3,
@@ -29,9 +29,9 @@ def train(**changes: Any) -> gossamer.Result:
 
 
 def best_of(history: list[Any]) -> int:
-    """The first step with the highest validation accuracy."""
-    accuracies = [record["validation"]["accuracy"] for record in history]
-    return int(history[int(np.argmax(accuracies))]["step"])
+    """The step with the highest validation accuracy and, of equal ones, the lowest loss."""
+    best = max(history, key=lambda record: (record["validation"]["accuracy"], -record["validation"]["loss"]))
+    return int(best["step"])
 
 
 def test_the_best_evaluation_is_the_result(tmp_path: Path) -> None:
@@ -82,6 +82,15 @@ def test_patience_ends_runs_and_references_for_good(tmp_path: Path) -> None:
         make_settings({"patience": 3, "keep": "last"})
 
 
+def test_patience_ends_at_an_evaluation(tmp_path: Path) -> None:
+    result = train(out=tmp_path, steps=200, patience=3, evaluate_every=5, baselines=True)
+    best, steps = result.summary["best_step"], result.summary["steps"]
+    assert 0 < best == steps - 5  # the first steps had their chance, and the score at the end is known
+    assert result.run.history[-1]["step"] == steps
+    again = gossamer.resume(tmp_path, graph=draw_block_graph())
+    assert again.baseline_histories == result.baseline_histories
+
+
 def test_without_validation_the_last_weights_are_kept() -> None:
     graph = draw_block_graph()
     none = np.zeros(graph.num_vertices, dtype=bool)
@@ -109,3 +118,15 @@ def test_values_are_reported_and_predicted_in_the_users_units() -> None:
         assert result.summary["distributed"][mask]["mse"] == pytest.approx(expected, rel=1e-9)
     assert result.summary["distributed"]["test"]["mse"] < 0.6 * values[graph.test].var()
     assert result.summary["distributed"]["train"]["loss"] < 1  # of standardised targets
+
+
+def test_checkpoints_from_before_losses_broke_ties_go_on(tmp_path: Path) -> None:
+    train(out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    tensors = read_tensors(path)
+    best = int(tensors["state.best-step"][0])
+    del tensors["state.best-loss"]
+    write_tensors(path, tensors, step="25", seconds="1.0")
+    resumed = gossamer.resume(tmp_path / "run", 26, graph=draw_block_graph())
+    better = resumed.run.history[-1]["validation"]["accuracy"] > resumed.run.history[best]["validation"]["accuracy"]
+    assert resumed.summary["best_step"] == (26 if better else best)

@@ -11,7 +11,7 @@ from agents.cases import make_case
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
-from gossamer.runs import directory
+from gossamer.runs import directory, new_folders
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
@@ -47,7 +47,7 @@ def stop_after(step: int) -> ShouldStop:
 
 def stop_and_resume(graph: DataGraph, settings: Settings, stop: int, folder: Path) -> Run:
     """A run that is stopped after so many steps, and resumed from its checkpoint."""
-    directory.create(folder)
+    new_folders.create(folder)
     part = start_run(graph, settings)
     directory.save_start(folder, part)
     run_training(part, should_stop=stop_after(stop))
@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     """Metrics may run ahead of the checkpoint; what lies after it is dropped and computed again."""
     graph = make_case(n=40).graph
     settings = settings_for("momentum", "float32")
-    directory.create(tmp_path / "run")
+    new_folders.create(tmp_path / "run")
     part = start_run(graph, settings)
     directory.save_start(tmp_path / "run", part)
 
@@ -134,7 +134,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
 def test_more_steps_can_be_asked_for_and_fewer_cannot(tmp_path: Path) -> None:
     graph = make_case(n=40).graph
     settings = settings_for("gd", "float64")
-    directory.create(tmp_path / "run")
+    new_folders.create(tmp_path / "run")
     done = run_training(start_run(graph, settings))
     directory.save_start(tmp_path / "run", done)
     directory.save_checkpoint(tmp_path / "run", done)
@@ -147,7 +147,7 @@ def test_more_steps_can_be_asked_for_and_fewer_cannot(tmp_path: Path) -> None:
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
     settings = settings_for("gd", "float64")
-    directory.create(tmp_path / "run")
+    new_folders.create(tmp_path / "run")
     run = start_run(make_case(n=40).graph, settings)
     directory.save_start(tmp_path / "run", run)
     with pytest.raises(GossamerError, match="not the one that"):

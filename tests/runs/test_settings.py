@@ -11,7 +11,8 @@ from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.runs.directory import read_run_settings
 from gossamer.runs.presets import PRESETS
-from gossamer.runs.settings import Settings, make_settings, read_stored_settings
+from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.toml_files import read_settings
 
 
@@ -73,6 +74,7 @@ def test_broken_toml_is_reported(text: str, tmp_path: Path) -> None:
         read_settings(tmp_path / "absent.toml")
 
 
+BEFORE = {"track": False, "public_randomness": True}  # of runs from before there were such settings
 PAPER = {
     "standardise": False,
     "bias": False,
@@ -85,6 +87,7 @@ PAPER = {
     "steps": 500,
     "initial_deviation": 1e-3,
     "keep": "last",
+    "evaluate_every": 10,
 }
 
 
@@ -154,10 +157,10 @@ def test_an_unknown_preset_on_the_command_line_is_refused_with_the_names() -> No
     assert "preset = 'papr': input should be 'default' or 'paper'" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("lacking", [*([name] for name in (*PAPER, "preset", "patience", "track")), None], ids=str)
+@pytest.mark.parametrize("lacking", [*([name] for name in (*PAPER, "preset", "patience", *BEFORE)), None], ids=str)
 def test_stored_settings_that_lack_some_take_the_papers(lacking: list[str] | None) -> None:
     """As of a run from before there were such settings, and not the defaults of today."""
-    paper = {**Settings().model_dump(), **PAPER, "preset": "paper", "track": False}
+    paper = {**Settings().model_dump(), **PAPER, **BEFORE, "preset": "paper"}
     stored = {} if lacking is None else {name: value for name, value in paper.items() if name not in lacking}
     assert read_stored_settings(stored, "run.json").model_dump() == paper
 
@@ -167,7 +170,7 @@ def test_stored_settings_are_those_of_the_run() -> None:
         assert read_stored_settings(settings.model_dump(mode="json"), "run.json") == settings
     before = {"agents": 3, "update": "adam", "step_size": 0.02}  # of a run that tracked nothing
     found = read_stored_settings(before, "run.json")
-    assert found.model_dump() == Settings().model_dump() | PAPER | before | {"preset": "paper", "track": False}
+    assert found.model_dump() == Settings().model_dump() | PAPER | before | BEFORE | {"preset": "paper"}
     assert not found.tracks
 
 

@@ -68,8 +68,8 @@ def test_predictions_have_the_labels_above_one_half(folder: Path, data: tuple[st
 def test_a_vertex_may_be_predicted_to_have_no_label(tmp_path: Path) -> None:
     graph = path_graph(targets=[[0, 1], [1, 1], [0, 0], [1, 0]], names=("v", "w", "x", "y"))
     outputs = torch.tensor([[-1.0, -2.0], [0.0, 3.0], [9.0, 0.1], [-9.0, 2.0]])
-    write_predictions(tmp_path / "found.csv", graph, np.array([0, 1, 1, 0]), outputs)
-    found = rows(tmp_path / "found.csv")
+    write_predictions(tmp_path / "new" / "found.csv", graph, np.array([0, 1, 1, 0]), outputs)
+    found = rows(tmp_path / "new" / "found.csv")
     assert [row["labels"] for row in found] == ["-", "1", "0;1", "1"]
     assert [row["vertex"] + row["agent"] for row in found] == ["v0", "w1", "x1", "y0"]
     assert found[1]["probability_0"] == "0.500000"

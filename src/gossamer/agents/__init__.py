@@ -21,6 +21,7 @@ The code is organised as follows:
     coded_rows       exchange of boundary rows through a row codec
     rules            update rules: gd, momentum, adam, and optimisers of torch.optim
     counter_rng      counter-based random numbers: dropout, initial weights
+    salts            salts of dropout masks and quantisation noise from a secret of the row's owner
     dropout          entries of a layer's input zeroed, differentiable
     measures         evaluation of all vertices, disagreement, the mean of the weights
     scores           sums of losses, decisions and errors that hosts can add, and their scores

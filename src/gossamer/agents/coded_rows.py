@@ -2,7 +2,8 @@
 
 Rows go through the codec also where both agents are on one host, so that every hosting of the agents sends the same
 numbers. The random numbers of a codec are counter-based: a hash of seed, step, exchange, link, row and column, the same
-wherever it is computed.
+wherever it is computed. With secrets, a secret of the agent that sends a row, forwards or backwards, takes the place of
+the seed (salts).
 """
 
 from collections.abc import Generator
@@ -17,6 +18,7 @@ from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link, LinkFactors, endpoints
 from gossamer.agents.propagation import Collect, ExchangeKey
 from gossamer.agents.row_codecs import RowCodec
+from gossamer.agents.salts import OwnedRows, Secrets, own_rows
 from gossamer.array_types import Ints
 
 
@@ -28,6 +30,7 @@ class HostedCodec:
     agents: tuple[int, ...]  # hosted
     num_agents: int
     hosting: Ints | None  # host of each agent [m]; None: links join agents
+    secrets: Secrets | None = None  # of the hosted agents, for random numbers; None: the seed
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Side:
     counters: Tensor  # int32: of each row, for random numbers
     inside: Tensor  # int64: rows whose other endpoint is hosted too, in the same order on both sides
     groups: tuple[tuple[Link, Tensor], ...]  # rows that go from one host to another, as links of the forward pass
+    owned: OwnedRows | None  # with secrets, the rows of each agent that sends them from this side
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class CodedRows:
 
     def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
         here, there = (self.leaving, self.coming) if phase is Phase.FORWARD else (self.coming, self.leaving)
-        codes = self.codec.encode(rows, lambda: self._uniform(phase, here.counters, rows, key))
+        codes = self.codec.encode(rows, lambda: self._uniform(phase, here, rows, key))
         arrived = codes.new_empty(len(there.counters), *codes.shape[1:])
         arrived[there.inside] = codes[here.inside]
         inbox = yield Outbox(
@@ -69,12 +73,15 @@ class CodedRows:
 
         return collect
 
-    def _uniform(self, phase: Phase, counters: Tensor, rows: Tensor, key: ExchangeKey) -> Tensor:
+    def _uniform(self, phase: Phase, side: Side, rows: Tensor, key: ExchangeKey) -> Tensor:
         """Random numbers in [0, 1), shaped as the rows [rows(, times), columns]."""
-        entries = counters.view(-1, *[1] * (rows.ndim - 1)) + hash_columns(torch.arange(rows.shape[-1]))
+        ones = [1] * (rows.ndim - 1)
+        entries = side.counters.view(-1, *ones) + hash_columns(torch.arange(rows.shape[-1]))
         if rows.ndim == 3:
             entries = entries + hash_rows(hash_columns(torch.arange(rows.shape[1])))[None, :, None]
-        return draw_uniform(entries, *key, 2 * self.index + (phase is Phase.BACKWARD)).to(rows.dtype)
+        exchange = *key, 2 * self.index + (phase is Phase.BACKWARD)
+        salts = None if side.owned is None else side.owned.draw_salts("rows", *exchange).view(2, -1, *ones)
+        return draw_uniform(entries, *exchange, salts=salts).to(rows.dtype)
 
 
 def _direct(phase: Phase, link: Link) -> Link:
@@ -99,5 +106,9 @@ def make_sides(out: LinkFactors, into: LinkFactors, codec: HostedCodec) -> tuple
                 between = Link(int(endpoint[link.sender]), int(endpoint[link.receiver]))
                 groups.setdefault(between, []).append(np.arange(begin, end))
         gathered = tuple((link, torch.from_numpy(np.concatenate(parts))) for link, parts in sorted(groups.items()))
-        sides.append(Side(counters, torch.from_numpy(np.flatnonzero(near)), gathered))
+        owned = None
+        if codec.secrets is not None:  # forwards a link's sender sends, backwards its receiver
+            owner = np.repeat([link[1 - far] for link in factors.links], counts).astype(np.int64)
+            owned = own_rows(codec.secrets, owner, np.lexsort((within, number)))
+        sides.append(Side(counters, torch.from_numpy(np.flatnonzero(near)), gathered, owned))
     return sides[0], sides[1]

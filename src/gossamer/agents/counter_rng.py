@@ -3,8 +3,9 @@
 Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3": a number is a hash of a key and a counter. Dropout
 has the key (seed, step, layer) and the counter (vertex, column); initial weights are a stream of (seed, agent, layer)
 and the order of time steps one of (seed, epoch). So every hosting of the agents sees the same numbers (Algorithm 1,
-line 1). Keys are mixed by SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"),
-counters by the 32-bit hash lowbias32 (Wellons 2018, "Prospecting for hash functions").
+line 1). Numbers that others must not know have salts from a secret of their owner in place of the key (salts). Keys are
+mixed by SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), counters by the
+32-bit hash lowbias32 (Wellons 2018, "Prospecting for hash functions"): both are fast, neither is cryptographic.
 """
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 _MASK_64 = (1 << 64) - 1
+_GOLDEN = -0x61C88647
 # Rounds of lowbias32: a xor-shift (with the mask that makes the shift a logical one), then a multiplication
 _ROUNDS = ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975))
 
@@ -38,23 +40,33 @@ def hash_columns(columns: Tensor) -> Tensor:
 
 
 def draw_dropout_mask(
-    counters: Tensor, seed: int, step: int, layer: int, dropout: float, out: Tensor | None = None
+    counters: Tensor,
+    seed: int,
+    step: int,
+    layer: int,
+    dropout: float,
+    out: Tensor | None = None,
+    salts: Tensor | None = None,
 ) -> Tensor:
     """Mask of the entries that dropout keeps, shaped as `counters`: each with probability 1 - dropout.
 
-    Bool, or 0 and 1 in the type of `out`.
+    Bool, or 0 and 1 in the type of `out`. `salts` [2, ...] of the counters' rows take the key's place.
     """
     threshold = round(dropout * 2**32) - 2**31
-    bits = _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:])
+    if salts is None:
+        bits = _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:])
+    else:
+        bits = _mix_salted(counters, salts)
     if out is not None and out.dtype != torch.bool:
         return torch.ge(bits, threshold, out=out)
     found = torch.from_numpy(np.greater_equal(bits.numpy(), threshold))  # several times as fast as torch's
     return found if out is None else out.copy_(found)
 
 
-def draw_uniform(counters: Tensor, *key: int) -> Tensor:
-    """Numbers in [0, 1) with 24 random bits, float64, shaped as `counters`."""
-    bits = _mix(counters, _signed(derive_key(*key) >> 32))
+def draw_uniform(counters: Tensor, *key: int, salts: Tensor | None = None) -> Tensor:
+    """Numbers in [0, 1) with 24 random bits, float64, shaped as `counters`. `salts` [2, ...] of the counters' rows take
+    the key's place."""
+    bits = _mix(counters, _signed(derive_key(*key) >> 32)) if salts is None else _mix_salted(counters, salts)
     return (bits >> 8 & 0xFFFFFF).double().mul_(2.0**-24)
 
 
@@ -71,7 +83,16 @@ def draw_order(count: int, seed: int, epoch: int) -> Tensor:
 
 def _mix(counters: Tensor, salt: int, rounds: tuple[tuple[int, int, int], ...] = _ROUNDS) -> Tensor:
     """A hash modulo 2^32 whose upper bits are well mixed; one round is enough for counters that are hashes already."""
-    x = (counters ^ salt).mul_(-0x61C88647)
+    return _run_rounds((counters ^ salt).mul_(_GOLDEN), rounds)
+
+
+def _mix_salted(counters: Tensor, salts: Tensor) -> Tensor:
+    """The same hash with a salt of two words, one before the first multiplication and one after it."""
+    return _run_rounds((counters ^ salts[0]).mul_(_GOLDEN).bitwise_xor_(salts[1]), _ROUNDS)
+
+
+def _run_rounds(x: Tensor, rounds: tuple[tuple[int, int, int], ...]) -> Tensor:
+    """Rounds of lowbias32, in place."""
     shifted = torch.empty_like(x)
     for shift, mask, factor in rounds:
         torch.bitwise_right_shift(x, shift, out=shifted)

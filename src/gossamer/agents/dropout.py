@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns
+from gossamer.agents.salts import RowSalts
 from gossamer.model.product import select_rows
 from gossamer.model.selected_product import Kept
 
@@ -28,28 +29,34 @@ class Drop:
     counters: Tensor  # one for each row or entry of the input
     dropout: float
     key: DropoutKey
+    salts: RowSalts | None = None  # of the counters, by a secret of their owner; None: by the key alone
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [rows(, batch), width] or [entries] with dropout."""
-        out: Tensor = _Dropout.apply(x, self.counters, self.dropout, self.key)  # type: ignore[no-untyped-call]
+        out: Tensor = _Dropout.apply(x, self.counters, self.dropout, self.key, self.salts)  # type: ignore[no-untyped-call]
         return out
 
     def rows(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Some rows of the same, made when they are needed instead of kept."""
-        return Drop(select_rows(self.counters, rows), self.dropout, self.key)(select_rows(x, rows))
+        salts = self.salts and self.salts._replace(row=select_rows(self.salts.row, rows))
+        return Drop(select_rows(self.counters, rows), self.dropout, self.key, salts)(select_rows(x, rows))
 
     def keep(self, order: int) -> Kept:
         """The entries of a sparse input that are left, in one of its two orders."""
         counters = self.counters[order]
+        own = self.salts and self.salts._replace(row=self.salts.row[order])
         mask = np.empty(len(counters), dtype=bool)
         for piece in _pieces(counters):
-            draw_dropout_mask(counters[piece], *self.key, self.dropout, out=torch.from_numpy(mask[piece]))
+            salts = None if own is None else own.select(piece)
+            draw_dropout_mask(counters[piece], *self.key, self.dropout, torch.from_numpy(mask[piece]), salts)
         return Kept(torch.from_numpy(np.flatnonzero(mask)), 1.0 / (1.0 - self.dropout))
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, counters: Tensor, dropout: float, key: DropoutKey) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, counters: Tensor, dropout: float, key: DropoutKey, salts: RowSalts | None
+    ) -> Tensor:
         columns = _column_hashes(x.shape[-1]) if x.ndim > 1 else None
         result = torch.empty_like(x)
         mask = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
@@ -57,17 +64,18 @@ class _Dropout(torch.autograd.Function):
             here = counters[piece] if columns is None else counters[piece] + columns
             # Drawn in the type of x where no gradient needs the mask: converting it takes as long as half the hash.
             kept = torch.empty_like(x[piece]) if mask is None else mask[piece]
-            _scale(x[piece], draw_dropout_mask(here, *key, dropout, out=kept), dropout, result[piece])
+            own = None if salts is None else salts.select(piece)
+            _scale(x[piece], draw_dropout_mask(here, *key, dropout, kept, own), dropout, result[piece])
         ctx.mask, ctx.dropout = mask, dropout
         return result
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         (g,) = gradients
         result = torch.empty_like(g)
         for piece in _pieces(g):
             _scale(g[piece], ctx.mask[piece], ctx.dropout, result[piece])
-        return result, None, None, None
+        return result, None, None, None, None
 
 
 @lru_cache(maxsize=8)

@@ -22,6 +22,7 @@ from gossamer.agents.layout import make_layout
 from gossamer.agents.passes import Pass, make_pass
 from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.rules import StateDict, UpdateRule
+from gossamer.agents.salts import Secrets
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.data import DataGraph
 from gossamer.data.tasks import Task, find_task
@@ -33,7 +34,7 @@ WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
 TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking (step.py): s_k and the last g_k
 TRACKER_CONSENSUS = "mixed-tracker."  # state of the consensus of s_k
 BEST_WEIGHTS = "best-weights."  # those with the best validation score (selection.py)
-BEST_STEP, BEST_SCORE = "best-step", "best-score"  # of them, [agents]
+BEST_STEP, BEST_SCORE, BEST_LOSS = "best-step", "best-score", "best-loss"  # of them, [agents]
 NO_SCORE = float(np.finfo(np.float64).min)  # before the first evaluation: below every score, and finite
 
 CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of time steps: 8 MiB of float32, near a cache
@@ -133,22 +134,25 @@ def make_host(
     receptive_field: bool = True,
     hosting: NDArray[np.int64] | None = None,
     balanced: bool = False,
+    secrets: Secrets | None = None,
 ) -> Host:
     """Make the host of the given agents, for a sequence of topologies (D, C).
 
-    `hosting` is the host of each agent [m], for links between hosts; `balanced` gives class weights. Without
-    `receptive_field`, training computes every vertex: slower, a reference for tests. The last options but these are
-    those of `draw_initial_params`.
+    `hosting` is the host of each agent [m], for links between hosts; `balanced` gives class weights. `secrets` of
+    the agents decide dropout and the noise of row codecs, else the seed does. Without `receptive_field`, training
+    computes every vertex: slower, a reference for tests. The other options are those of `draw_initial_params`.
     """
     whole = make_whole(graph, topologies, network.gathers, assignment, receptive_field, balanced)
     share = make_share(whole, agents, hosting)
     params = draw_initial_params(network, agents, training.seed, initial_deviation, same_initial, dtype)
-    return make_share_host(share, network, training, params)
+    return make_share_host(share, network, training, params, secrets)
 
 
-def make_share_host(share: Share, network: Network, training: TrainingOptions, params: Params) -> Host:
+def make_share_host(
+    share: Share, network: Network, training: TrainingOptions, params: Params, secrets: Secrets | None = None
+) -> Host:
     """Make the host of a share's agents, with these weights to start from."""
-    topologies = tuple(_set_up_topology(share, one, network, training, params) for one in share.topologies)
+    topologies = tuple(_set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
     state = _init_consensus_state(topologies[0].consensus, params, training.track)
     if training.keep_best:
         state |= _init_selection(params)
@@ -172,20 +176,25 @@ def make_share_host(share: Share, network: Network, training: TrainingOptions, p
 
 
 def _set_up_topology(
-    share: Share, topology: TopologyShare, network: Network, training: TrainingOptions, params: Params
+    share: Share,
+    topology: TopologyShare,
+    network: Network,
+    training: TrainingOptions,
+    params: Params,
+    secrets: Secrets | None,
 ) -> HostedTopology:
     dtype = next(iter(params.values())).dtype
     layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting)
     codec, hosted_codec, train_layout = training.row_codec, None, layout
     if codec is not None:  # between any two agents, on one host too, so that a hosting does not change the result
-        hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting)
+        hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting, secrets)
         train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
     full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
     full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, None, full_codec)
     C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots)
     return HostedTopology(
         train_pass=make_pass(
-            share, train_layout, network, dtype, topology.train_fields, share.train_times, full, hosted_codec
+            share, train_layout, network, dtype, topology.train_fields, share.train_times, full, hosted_codec, secrets
         ),
         full_pass=full,
         consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
@@ -204,6 +213,7 @@ def _init_selection(params: Params) -> StateDict:
     agents = len(next(iter(params.values())))
     return {
         BEST_SCORE: torch.full((agents,), NO_SCORE, dtype=torch.float64),
+        BEST_LOSS: torch.zeros(agents, dtype=torch.float64),
         BEST_STEP: torch.zeros(agents, dtype=torch.int64),
         **{f"{BEST_WEIGHTS}{name}": torch.zeros_like(part) for name, part in params.items()},
     }

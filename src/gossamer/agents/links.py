@@ -8,6 +8,7 @@ matching changes, so that the two endpoints of a link compute it alone and agree
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,13 @@ class Link(NamedTuple):
 def endpoints(hosting: Ints | None, num_agents: int) -> Ints:
     """Link endpoint of each agent [m]: its host, or the agent itself if agents are hosted separately."""
     return np.arange(num_agents) if hosting is None else hosting
+
+
+def group_by_link(senders: Ints, receivers: Ints) -> list[tuple[Link, slice]]:
+    """Group vectors that are sorted by sender and receiver: each link with the slice of its vectors."""
+    changes = np.flatnonzero((np.diff(senders) != 0) | (np.diff(receivers) != 0)) + 1
+    bounds = np.unique([0, *changes, len(senders)]).tolist()
+    return [(Link(int(senders[a]), int(receivers[a])), slice(a, b)) for a, b in pairwise(bounds)]
 
 
 @dataclass(frozen=True)

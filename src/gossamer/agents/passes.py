@@ -1,6 +1,6 @@
 """Passes: a plan with a host's data laid out for it, as a forward pass reads it, for training or for evaluation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gossamer.agents.dropout import Drop
 from gossamer.agents.inputs import LayerInput
 from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
+from gossamer.agents.salts import OwnedRows, RowSalts, Secrets, own_rows
 from gossamer.agents.share import Share
 from gossamer.model import Layer, Network
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
@@ -37,12 +38,16 @@ class Pass:
     masks: dict[str, Tensor]  # bool: the output rows (and time steps) for train, validation and test
     weights: Tensor | None = None  # of the examples in the loss, shaped as the masks; None: all 1
     positive_weight: Tensor | None = None  # of each label [C] in the loss; None: all 1
+    owned: OwnedRows | None = None  # hosted vertices, with secrets for dropout; None: it is drawn from the seed
+    salt_rows: tuple[Tensor, ...] = ()  # for each layer, the hosted vertex of each of the counters
     fraction: float = 1.0  # of the training examples' time steps that it holds, for a mini-batch
 
     def input(self, index: int, x: Tensor, key: tuple[int, int] | None) -> LayerInput:
         """A layer's input x; `key` is the seed and the step that dropout is drawn for, None for none."""
         plan, drop = self.plan.layers[index], self.dropout[index]
         used = None if key is None or drop == 0.0 else Drop(self.counters[index], drop, (*key, index))
+        if used is not None and self.owned is not None:
+            used = replace(used, salts=RowSalts(self.owned.draw_salts("dropout", *used.key), self.salt_rows[index]))
         return LayerInput(x, self.products[index], used, plan.input_row, plan.slab, len(plan.gather.powers), index == 0)
 
     @property
@@ -60,10 +65,11 @@ def make_pass(
     times: NDArray[np.int64] | None,
     other: Pass | None = None,
     codec: HostedCodec | None = None,
+    secrets: Secrets | None = None,
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
 
-    A dense input that is laid out as the `other` pass's is not copied.
+    A dense input that is laid out as the `other` pass's is not copied. `secrets` of the agents decide dropout.
     """
     gathers = network.gathers
     num_slabs = len(share.agents) * len(gathers[0].powers)
@@ -87,11 +93,17 @@ def make_pass(
         _counters(layer, share.vertices[p.inputs], p.input_row, product, columns)
         for layer, p, product in zip(network.layers, plan.layers, products, strict=True)
     )
+    salt_rows = tuple(
+        _salt_rows(row[p.inputs], p.input_row, product, part)
+        for p, product, part in zip(plan.layers, products, counters, strict=True)
+        if secrets is not None
+    )
     width = share.features.shape[-1]
     if isinstance(first, SparseProduct) and has_many_entries(len(first.values), num_slabs, width):
         products = (plan_selected(first, width), *products[1:])
         if network.layers[0].dropout:
-            counters = (torch.stack([counters[0], counters[0][first.to_transposed]]), *counters[1:])
+            counters = _add_transposed(counters, first)
+            salt_rows = _add_transposed(salt_rows, first)
     return Pass(
         plan=plan,
         vertices=share.vertices[plan.outputs],
@@ -99,6 +111,8 @@ def make_pass(
         features=features,
         dropout=tuple(layer.dropout for layer in network.layers),
         counters=counters,
+        owned=None if secrets is None else own_rows(secrets, share.owner[share.hosted]),
+        salt_rows=salt_rows,
         targets=targets.to(dtype) if share.task == "regression" else targets,
         masks={name: chosen(mask) for name, mask in share.masks.items()},
         weights=None if share.example_weights is None else chosen(share.example_weights).to(dtype),
@@ -145,3 +159,19 @@ def _counters(
     if columns is None:
         return counters[:, None]
     return counters[:, None, None] + hash_rows(hash_columns(torch.from_numpy(columns)))[None, :, None]
+
+
+def _add_transposed(parts: tuple[Tensor, ...], first: SparseProduct) -> tuple[Tensor, ...]:
+    """The same with the first layer's entries in both orders, that of X^ and that of X^T."""
+    return tuple(
+        part if number else torch.stack([part, part[first.to_transposed]]) for number, part in enumerate(parts)
+    )
+
+
+def _salt_rows(hosted: NDArray[np.int64], input_row: NDArray[np.int64], product: Product, counters: Tensor) -> Tensor:
+    """The hosted vertex that each counter belongs to, from that of each input row; broadcasts with the counters."""
+    if not counters.numel():
+        return counters.long()
+    if isinstance(product, SparseProduct):
+        return torch.from_numpy(hosted[input_row[product.entry_row]])
+    return torch.from_numpy(hosted).view(-1, *[1] * (counters.ndim - 1))

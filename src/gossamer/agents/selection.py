@@ -1,21 +1,30 @@
 """Selection: the weights of the best validation score so far, in a host's state beside the update rule's.
 
-All agents select by the same score, the whole network's, so that all keep the weights of the same step.
+All agents select by the same score, the whole network's, so that all keep the weights of the same step. Of equal scores
+the one with the lower validation loss counts, then the earlier one: where most vertices have one class, the first
+weights and those that have learnt something may decide equally well.
 """
 
+import math
 from dataclasses import replace
 
-from gossamer.agents.host import BEST_SCORE, BEST_STEP, BEST_WEIGHTS, NO_SCORE, Host, select_state
+from gossamer.agents.host import BEST_LOSS, BEST_SCORE, BEST_STEP, BEST_WEIGHTS, NO_SCORE, Host, select_state
 
 DIGITS = 6  # at which scores are compared: rounding, which differs with the hosting, seldom decides
 
 
-def keep_if_best(host: Host, score: float) -> None:
-    """Keep the weights as they are if their score (higher is better) is above all before; NaN never is."""
-    rounded = float(f"{score:.{DIGITS}g}")
-    if BEST_SCORE not in host.state or not rounded > float(host.state[BEST_SCORE][0]):
+def keep_if_best(host: Host, score: float, loss: float) -> None:
+    """Keep the weights as they are if their score (higher is better) is above all before, or equal to the best with a
+    lower loss; NaN never is."""
+    if BEST_SCORE not in host.state:
         return
-    host.state[BEST_SCORE].fill_(rounded)
+    found = float(f"{score:.{DIGITS}g}")
+    lost = float(f"{loss:.{DIGITS}g}") if math.isfinite(loss) else -NO_SCORE  # above every loss, and finite
+    best = float(host.state[BEST_SCORE][0])
+    if not (found > best or (found == best and lost < float(host.state[BEST_LOSS][0]))):
+        return
+    host.state[BEST_SCORE].fill_(found)
+    host.state[BEST_LOSS].fill_(lost)
     host.state[BEST_STEP].fill_(host.step)
     for name, kept in select_state(host.state, BEST_WEIGHTS).items():
         kept.copy_(host.params[name])

@@ -37,6 +37,8 @@ class TopologyShare:
     train_fields: list[list[VertexMask]]  # receptive fields U_0, ..., U_P of each layer (plan.py), for training
     full_fields: list[list[VertexMask]]  # and for evaluation
     combination: Floats  # rows of C [hosted, m]
+    # Pairs (k, z) [n, 2] of a peer with masked consensus: its neighbours k, and all agents z that send to k
+    senders: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         features=graph.features[hosted],
         targets=graph.targets[hosted],
         masks={name: getattr(graph, name)[hosted] for name in MASKS},
-        train_times=None if graph.batch is None else np.flatnonzero(graph.train.any(0)),
+        train_times=graph.train_times,
         hosting=hosting,
         slots=None if hosting is None else whole.most_neighbours,
         initial=whole.initial,

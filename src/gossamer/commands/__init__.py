@@ -8,6 +8,7 @@ The code is organised as follows:
     predict    gossamer predict
     export     gossamer export
     topology   gossamer topology
+    audit      gossamer audit
     launch     gossamer launch
     cluster    gossamer cluster
     ranks      a torchrun job around a command

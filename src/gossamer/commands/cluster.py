@@ -96,7 +96,7 @@ def _train(
     from gossamer import api
     from gossamer.engines.cluster import job
     from gossamer.engines.cluster.rank_shards import is_cut, start_on_shards
-    from gossamer.runs import directory
+    from gossamer.runs import new_folders
     from gossamer.runs.memory import keep_memory
 
     with job.share_errors():
@@ -132,9 +132,9 @@ def _train(
         with job.share_errors():
             settings = combine_settings(dataset, options)
             graph = load_data(settings)
-            folder = out or directory.find_free_name(Path("runs"), graph.name)
+            folder = out or new_folders.find_free_name(Path("runs"), graph.name)
             if rank == 0:
-                directory.check_new(folder)
+                new_folders.check_new(folder)
         return (
             api.train(
                 graph,

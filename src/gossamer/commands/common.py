@@ -36,8 +36,8 @@ def print_error(error: GossamerError) -> None:
 
 
 def print_warning(text: str) -> None:
-    """Print a warning."""
-    err.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+    """Print a warning, in one line: terminals break it, logs must not."""
+    err.print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def print_line(text: str) -> None:
@@ -63,7 +63,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
             print_error(error)
             raise typer.Exit(MISTAKE) from None
         except OSError as error:
-            err.print(f"[bold red]error:[/] cannot read or write: {escape(str(error))}", highlight=False)
+            print_error(GossamerError(f"cannot read or write: {error}"))
             raise typer.Exit(MISTAKE) from None
         except KeyboardInterrupt:
             err.print("[yellow]interrupted[/]")

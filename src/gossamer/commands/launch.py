@@ -47,20 +47,20 @@ def launch(
     """Train with one process an agent on this machine, over encrypted loopback connections.
 
     Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
-    The result is the simulation's.
+    Simulate the same with gossamer train --secrets RUN/secrets.json.
     """
     logs.configure(log_level)
     settings = combine_settings(dataset, options)
     from gossamer import launching
     from gossamer.report import terminal
-    from gossamer.runs import directory
+    from gossamer.runs import new_folders
 
     graph = load_data(settings)
-    folder = out or directory.find_free_name(Path("runs"), graph.name)
-    directory.check_new(folder)
+    folder = out or new_folders.find_free_name(Path("runs"), graph.name)
+    new_folders.check_new(folder)
     with show_progress() as (_, _, progress):
         state = launching.prepare(graph, settings, progress)
-    with directory.create_locked(folder):
+    with new_folders.create_locked(folder):
         result = _launch(state, graph, folder)
     if as_json:
         print_json(result.summary)
@@ -78,7 +78,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer.runs.memory import keep_memory
 
     directory.save_start(folder, state)
-    folders = write_local_shards(folder / "agents", state.deployment, state.settings)
+    folders = write_local_shards(folder / "agents", state.deployment, state.settings, state.secrets)
     task, score = state.host.task, state.score.key(binned=True)
     began = time.monotonic()
     m, steps = state.deployment.num_agents, state.settings.steps

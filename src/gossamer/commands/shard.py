@@ -109,13 +109,13 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.peers.network.keys import write_secret
     from gossamer.peers.shards.shard import cut_shards, write_shard
     from gossamer.report import agent_tables
-    from gossamer.runs import directory
+    from gossamer.runs import new_folders
     from gossamer.runs.deployment import make_deployment
 
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
-    settings = settings.fit_to(graph.task, graph.batch)
-    directory.create(out)
+    settings = settings.fit_to(graph.task, graph.num_train_times)
+    new_folders.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)

@@ -115,11 +115,11 @@ def topology(
     settings = combine_settings(data, options)
     from gossamer.report import topology_tables
     from gossamer.report.topology_files import save_sweep, save_topology
-    from gossamer.runs import directory
+    from gossamer.runs import new_folders
     from gossamer.topology import Sweep
 
     if out is not None:
-        directory.check_new(out)
+        new_folders.check_new(out)
     given = Precision()
     if floor is not None:
         given["floor"] = floor
@@ -132,7 +132,7 @@ def topology(
         made = _sweep(data, shared_edges, settings, options, given)
     else:
         made = _design(shared_edges, settings, options, given, parameters)
-    folder = out or directory.find_free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
+    folder = out or new_folders.find_free_name(Path("topologies"), made.name + ("-sweep" if sweep else ""))
     if isinstance(made, Sweep):
         save_sweep(folder, made)
     else:

@@ -37,6 +37,8 @@ gossamer train digits --layers chebyshev --order 2 --update adam --step-size 0.0
 gossamer train settings.toml --seed 1 --json
 
 gossamer train --resume runs/digits-1 --steps 1000
+
+gossamer train digits --agents 4 --secrets runs/launched/secrets.json
 """
 
 
@@ -48,6 +50,14 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(help="Go on with an interrupted run directory (only --steps may change).", show_default=False),
+    ] = None,
+    secrets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Simulate a launch with its secrets.json, and otherwise its settings, to the same bits.",
+            show_default=False,
+        ),
     ] = None,
     tensorboard: TensorBoard = None,
     as_json: AsJson = False,
@@ -63,9 +73,9 @@ def train(
     """
     logs.configure(log_level)
     if resume is None:
-        result, folder = _train(combine_settings(dataset, options), out, tensorboard)
+        result, folder = _train(combine_settings(dataset, options), out, secrets, tensorboard)
     else:
-        if dataset is not None or out is not None or set(options) - {"steps"}:
+        if dataset is not None or out is not None or secrets is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
         result, folder = _resume(resume, options.get("steps"), tensorboard), resume
     if as_json:
@@ -83,19 +93,22 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _train(settings: Settings, out: Path | None, tensorboard: Path | None) -> "tuple[Result, Path]":
+def _train(
+    settings: Settings, out: Path | None, secrets: Path | None, tensorboard: Path | None
+) -> "tuple[Result, Path]":
     from gossamer import api
-    from gossamer.runs import directory
+    from gossamer.runs import new_folders
     from gossamer.runs.memory import keep_memory
 
     observers = make_observers(tensorboard)
     graph = load_data(settings)
-    folder = out or directory.find_free_name(Path("runs"), graph.name)
+    folder = out or new_folders.find_free_name(Path("runs"), graph.name)
     with keep_memory(), show_progress() as (display, should_stop, progress):
         result = api.train(
             graph,
             settings,
             out=folder,
+            secrets=secrets,
             observers=observers,
             should_stop=should_stop,
             display=display,

@@ -10,13 +10,15 @@ from gossamer.runs.records import Record, flatten_record
 def make_csv_observer(path: str | Path) -> Observer:
     """An observer that writes a row for each evaluation, below the header `step,train/loss,...`.
 
-    A file that is there is overwritten at the first evaluation. Numbers that are not finite are left empty.
+    Its folder is made, and a file that is there overwritten, at the first evaluation. Numbers that are not finite are
+    left empty.
     """
     target, columns = Path(path), list[str]()
 
     def write(record: Record) -> None:
         flat = {"step": record["step"], **flatten_record(record)}
         new = not columns
+        target.parent.mkdir(parents=True, exist_ok=True)
         columns[:] = columns or flat
         with target.open("w" if new else "a", newline="") as file:
             table = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")

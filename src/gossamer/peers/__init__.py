@@ -5,6 +5,8 @@ The code is organised as follows:
     progress          reports of a peer's progress, and log lines
     work              the work of a peer: plan its share with other sites, train
     program           a training run as one generator of exchanges, and its schedule
+    sender_lists      signed lists of who sends to whom in masked consensus, between sites
+    sessions          log of the sessions whose pads an agent has drawn
     checkpoints       epoch and checkpoints on disk
     metrics           an agent's evaluations on disk
     refusals          log of refused messages

@@ -10,6 +10,7 @@ from gossamer.agents.rules import StateDict
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, set_aside, write_atomically
 from gossamer.model import Params
+from gossamer.runs.checkpoints import fill_best_loss
 from gossamer.runs.tensors import check_tensors, pack_state, read_file, unpack_state, write_tensors
 
 MAX_DONE_BYTES = 1 << 22  # of the statements of all agents that they are done
@@ -119,6 +120,7 @@ class CheckpointStore(EpochStore):
     def _read(self, path: Path) -> tuple[Params, StateDict]:
         """Read a checkpoint and check it: of this agent, and of the step in its file name, which older files lack."""
         tensors, metadata = read_file(path)
+        fill_best_loss(tensors)
         expected = {name: (part.dtype, tuple(part.shape)) for name, part in pack_state(self.params, self.state).items()}
         check_tensors(tensors, expected, str(path))
         step = path.stem.partition("-")[2]

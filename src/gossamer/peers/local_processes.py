@@ -6,27 +6,33 @@ Each process reads from a pipe to its parent and exits when that closes, so that
 import contextlib
 import json
 import queue
-import secrets
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 
+from gossamer.agents.salts import Secrets
 from gossamer.errors import GossamerError
+from gossamer.files import make_private
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.process import run_folder
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.shard import cut_shards, write_shard
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
 from gossamer.runs.settings import Settings
 
 
-def write_local_shards(folder: Path, deployment: Deployment, settings: Settings) -> list[Path]:
-    """Write shards with new keys, for agents on free ports of this machine."""
+def write_local_shards(
+    folder: Path, deployment: Deployment, settings: Settings, secrets: Secrets | None = None
+) -> list[Path]:
+    """Write shards with new keys, for agents on free ports of this machine; each with its own one of the `secrets`."""
     m = deployment.num_agents
     keys = [make_curve_keys() for _ in range(m)]
     contacts = [
@@ -34,10 +40,14 @@ def write_local_shards(folder: Path, deployment: Deployment, settings: Settings)
     ]
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut_shards(deployment, settings, secrets.token_hex(8), contacts, verify_keys):
+    for shard in cut_shards(deployment, settings, token_hex(8), contacts, verify_keys):
         own = folder / f"agent-{shard.membership.agent}"
         write_shard(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])
+        if secrets is not None:
+            state = run_folder(own, shard.membership)
+            make_private(state)
+            write_secrets(state / SECRETS_FILE, secrets.select([shard.membership.agent]))
         folders.append(own)
     return folders
 

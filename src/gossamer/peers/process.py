@@ -1,8 +1,9 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
-Leaves in its shard a folder for the run: `epoch` and checkpoints to recover from, `metrics.jsonl` (its sums for each
-evaluation), `refused.jsonl` (the refusal log), `weights.safetensors` (its own weights, [1, in, out] and so on), `done`
-once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
+Leaves in its shard a folder for the run: `epoch` and checkpoints to recover from, `secrets.json` (its secret, which
+decides dropout masks and quantisation noise), `metrics.jsonl` (its sums for each evaluation), `refused.jsonl` (the
+refusal log), `weights.safetensors` (its own weights, [1, in, out] and so on), `done` once it has finished and
+`all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
 """
 
 import gc
@@ -97,7 +98,11 @@ def _train(
     agent = shard.membership.agent
     remove_unfinished(folder)
     metrics, refusals = MetricsLog(folder / "metrics.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
-    work: Work = ShardWork(shard, folder, metrics) if isinstance(shard, Shard) else SiteWork(shard, folder, metrics)
+    work: Work
+    if isinstance(shard, Shard):
+        work = ShardWork(shard, folder, metrics, signatures)
+    else:
+        work = SiteWork(shard, folder, metrics, signatures)
     config = ProtocolConfig(
         shard.membership,
         shard.settings.torch_dtype,
@@ -109,13 +114,13 @@ def _train(
         signatures=signatures,
     )
 
-    def begin(step: int) -> Program:
+    def begin(step: int, session: bytes) -> Program:
         epoch = work.store.epoch()
         if step < work.first:
             _logger.info("agent %d: epoch %d, planning with the other sites", agent, epoch)
         else:
             _logger.info("agent %d: epoch %d, training from step %d", agent, epoch, step - work.first)
-        return work.program(step)
+        return work.program(step, session)
 
     transport = connect(max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config)), refusals.add)
     try:

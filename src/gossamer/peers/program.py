@@ -20,6 +20,7 @@ from gossamer.model import Params
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange
 from gossamer.peers.protocol.magnitudes import check_checkpoint
 from gossamer.peers.protocol.wire import Position
+from gossamer.runs.evaluated_steps import is_evaluated
 from gossamer.runs.settings import Settings
 
 Value = TypeVar("Value")
@@ -59,10 +60,11 @@ def train_from(
         t, last = host.step, host.step >= settings.steps
         if t % settings.checkpoint_every == 0 or last:
             _save(checkpoints, host)
-        if _is_evaluated(settings, t):
+        if is_evaluated(settings, t):
             own, whole = yield from label_exchanges("full", t, _evaluate_together(host, score, share))
             if whole is not None:
-                keep_if_best(host, score.signed(whole["validation"][score.key(binned=True)]))
+                validation = whole["validation"]
+                keep_if_best(host, score.signed(validation[score.key(binned=True)]), validation["loss"])
                 last = last or has_waited(host, settings.patience)
             on_record(PeerEvaluation(t, own, whole, find_best_step(host)))
         if last:
@@ -108,10 +110,6 @@ def label_exchanges(
     return (yield from delegate(exchanges, label))
 
 
-def _is_evaluated(settings: Settings, step: int) -> bool:
-    return step % settings.evaluate_every == 0 or step == settings.steps
-
-
 def _is_mixed(settings: Settings, step: int) -> bool:
     return bool(settings.consensus_every) and (step + 1) % settings.consensus_every == 0
 
@@ -137,7 +135,7 @@ class MessageSchedule:
         if step > self.settings.steps:
             return None
         expected = self.topologies[step % len(self.topologies)]
-        exchanges = expected.full if _is_evaluated(self.settings, step) else ()
+        exchanges = expected.full if is_evaluated(self.settings, step) else ()
         if step < self.settings.steps:
             exchanges += expected.mixed if _is_mixed(self.settings, step) else expected.plain
         return exchanges[number] if number < len(exchanges) else None

@@ -6,13 +6,17 @@ checkpoint.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 
+from gossamer.agents.consensus import Consensus
+from gossamer.agents.consensus.masked import MaskedConsensus, Pads, find_senders
 from gossamer.agents.exchange import Inbox, Phase
+from gossamer.agents.host import Host
 from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.scores import count_sums
 from gossamer.agents.selection import restore_best
@@ -26,10 +30,15 @@ from gossamer.peers.metrics import MetricsLog
 from gossamer.peers.program import label_exchanges, list_expected, make_schedule, train_from
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
+from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
+from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position, RefusedError
-from gossamer.peers.shards.shard import Shard, checkpoints_to_keep, read_shard, write_shard
+from gossamer.peers.sender_lists import SenderLists, expect_lists, flood_lists
+from gossamer.peers.sessions import log_session
+from gossamer.peers.shards.shard import Shard, add_senders, checkpoints_to_keep, read_shard, write_shard
 from gossamer.peers.shards.sites import SiteShard, fingerprint
 from gossamer.runs.deployment import build_network, build_share_host
+from gossamer.runs.secret_files import take_own_secret
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.tensors import write_tensors
 
@@ -53,8 +62,8 @@ class Work(Protocol):
     @property
     def store(self) -> RecoveryStore: ...
 
-    def program(self, step: int) -> Program:
-        """The program from a restorable step on."""
+    def program(self, step: int, session: bytes) -> Program:
+        """The program from a restorable step on, in a session that `name_session` has named."""
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         """The messages that the agent expects at a position."""
@@ -65,21 +74,32 @@ class ShardWork:
 
     first = 0
 
-    def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog) -> None:
+    def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> None:
         self._settings, self._folder, self._metrics = shard.settings, folder, metrics
-        self._host = build_share_host(shard.share, shard.settings)
+        self._membership = shard.membership
+        self._keys = make_pair_keys(signatures, shard.membership.agent) if shard.settings.masks else None
+        public = shard.settings.public_randomness
+        secrets = None if public else take_own_secret(folder, shard.membership.agent)
+        self._host = build_share_host(shard.share, shard.settings, secrets)
         self._schedule = make_schedule(self._host, shard.settings, shard.share)
         self._share = shard.share
         self.keep = shard.keep
         self.max_message_bytes = self._schedule.largest
         self.store = CheckpointStore(folder, shard.keep, self._host.params, self._host.state)
 
-    def program(self, step: int) -> Program:
-        last = yield from train_from(self._host, self._settings, self.store, step, self._metrics.add, self._share)
+    def program(self, step: int, session: bytes) -> Program:
+        host = self._host if self._keys is None else self._mask(self._host, self._keys, step, session)
+        last = yield from train_from(host, self._settings, self.store, step, self._metrics.add, self._share)
         write_tensors(self._folder / "weights.safetensors", restore_best(last).params, PRIVATE)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)
+
+    def _mask(self, host: Host, keys: PairKeys, step: int, session: bytes) -> Host:
+        """The host with the pads of a session."""
+        log_session(self._folder, self.store.epoch(), step, session)
+        pads = SessionPads(keys, self._membership.run, session, group_senders(self._share))
+        return add_pads(host, pads)
 
 
 @dataclass(frozen=True)
@@ -103,8 +123,11 @@ class SiteWork:
 
     first = PLANNING_STEPS
 
-    def __init__(self, shard: SiteShard, folder: Path, metrics: MetricsLog) -> None:
+    def __init__(self, shard: SiteShard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> None:
         self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
+        self._signatures = signatures
+        if shard.settings.masks:
+            make_pair_keys(signatures, shard.membership.agent)  # refuses an agent without keys
         self._planned = folder / "planned"
         self._planning = [
             ExpectedMessages(
@@ -124,9 +147,9 @@ class SiteWork:
         self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self.training = ShardWork(self._read_planned(), folder, metrics)
+            self.training = ShardWork(self._read_planned(), folder, metrics, signatures)
 
-    def program(self, step: int) -> Program:
+    def program(self, step: int, session: bytes) -> Program:
         if step == 0:
             self._discard_planned()
             share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
@@ -135,10 +158,23 @@ class SiteWork:
             self._summing = list_expected("site", sum_sites(share, own, after), torch.float64)
             totals = yield from label_exchanges("site", 0, sum_sites(share, own, after))
             share = complete_share(share, self._site, totals, settings.dtype)
-            self.training = ShardWork(self._write_planned(share, diameter), self._folder, self._metrics)
+            if settings.masks:
+                share = yield from self._list_senders(share, diameter)
+            planned = self._write_planned(share, diameter)
+            self.training = ShardWork(planned, self._folder, self._metrics, self._signatures)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
-        yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS)), PLANNING_STEPS)
+        yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS), session), PLANNING_STEPS)
+
+    def _list_senders(self, share: Share, diameter: int) -> Generator[PlannedExchange, Inbox, Share]:
+        """The planned share with the senders of the neighbours, from the lists that all agents sign."""
+        assert self._summing is not None
+        own, (topology,) = self._shard.membership, share.topologies
+        index = len(self._planning) + len(self._summing)
+        lists = SenderLists(own, self._signatures, find_senders(topology.combination[0], own.agent))
+        self._summing = (*self._summing, *expect_lists(lists, own, index, diameter))
+        pairs = yield from label_exchanges("site", 0, flood_lists(lists, own, index, diameter))
+        return add_senders(share, [pairs])
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         step, number = position
@@ -182,6 +218,28 @@ class SiteWork:
         return planned
 
 
+def add_pads(host: Host, pads: Pads) -> Host:
+    """A host of one agent whose masked consensus takes these pads."""
+
+    def pad(consensus: Consensus) -> MaskedConsensus:
+        if not isinstance(consensus, MaskedConsensus):
+            raise AssertionError("pads are for masked consensus")
+        return replace(consensus, pads=pads)
+
+    return replace(host, topologies=tuple(replace(one, consensus=pad(one.consensus)) for one in host.topologies))
+
+
+def group_senders(share: Share) -> list[Senders]:
+    """For each topology of a share, the senders of its agent's neighbours."""
+    groups: list[Senders] = []
+    for topology in share.topologies:
+        if topology.senders is None:
+            raise AssertionError("a share without the senders of its neighbours")
+        pairs = topology.senders
+        groups.append({int(k): tuple(pairs[pairs[:, 0] == k, 1].tolist()) for k in np.unique(pairs[:, 0])})
+    return groups
+
+
 def _shift_steps(program: Program, by: int) -> Program:
     """The same program, `by` steps later."""
 
@@ -202,4 +260,5 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     planning = max(planning, sums)
     compressed = shard.settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     scores = len(MASKS) * count_sums(data.task, data.num_outputs, binned=True)
-    return max(compressed, 8 * max(network.num_parameters, rows, planning, scores))
+    lists = site.num_agents * (site.num_agents + SIGNATURE_SIZE) if shard.settings.masks else 0
+    return max(compressed, lists, 8 * max(network.num_parameters, rows, planning, scores))

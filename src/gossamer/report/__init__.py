@@ -15,4 +15,6 @@ The code is organised as follows:
     predictions      CSV of predictions
     theory           picture of Theorem 2
     traffic          picture of Table II
+    audit_tables     tables of `gossamer audit` in the terminal
+    reconstructions  picture of an audit: features beside reconstructions
 """

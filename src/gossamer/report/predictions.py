@@ -54,4 +54,5 @@ def write_predictions(
         writer.writerow([*first, *(["time"] if timed else []), *(f"value_{q}" for q in range(outputs.shape[-1]))])
         for name, k, rows in zip(names, owners, values.tolist(), strict=True):
             writer.writerows([name, *k, *([t] if timed else []), *row] for t, row in enumerate(rows))
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.getvalue().encode())

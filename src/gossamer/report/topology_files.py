@@ -6,8 +6,8 @@ from pathlib import Path
 from gossamer.files import write_atomically
 from gossamer.report.agent_graph import draw_sweep, draw_topology
 from gossamer.report.csv_tables import write_csv
-from gossamer.runs.directory import create
 from gossamer.runs.documents import to_json
+from gossamer.runs.new_folders import create
 from gossamer.runs.topologies import CertifiedTopology
 from gossamer.topology import Sweep
 

@@ -2,6 +2,7 @@
 
 The code is organised as follows:
     settings         typed settings of a run
+    stored_settings  settings as a run has stored them
     setting_checks   spellings and mistakes of settings
     presets          named values of the settings that are not given
     hints            the word that is used here for one that is not
@@ -14,12 +15,14 @@ The code is organised as follows:
     engine           the engine seam: how hosts' generators are driven
     run              a run: settings, host, engine, evaluations so far; prediction
     observers        the observer seam: what follows a run
+    evaluated_steps  the steps at which a run is evaluated
     training         the training loop: steps, evaluations, observers, stops
     records          types of evaluations, message counts and summaries
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
     advice           warnings about settings that are likely to disappoint
     summaries        scores and costs of a run as one object
+    new_folders      empty folders for results, locked
     directory        the run directory on disk
     trained          a trained network, apart from its data
     model_files      a trained network as a file, and back
@@ -28,9 +31,11 @@ The code is organised as follows:
     initial_weights  weights that all agents start from
     inference        predictions for other graphs than the run's own
     evaluations      the file of a run's evaluations
+    secret_files     secrets of agents, for dropout masks and quantisation noise
     checkpoints      the newest checkpoint of a run directory and the one before
     shares           shares on disk: arrays and their manifest
     share_checks     arrays of a share held against each other
+    link_checks      arrays of a share about links
     tensors          files of named arrays with a checksum
     arrays           named arrays in their type, shape and range
     documents        JSON files and their bounds

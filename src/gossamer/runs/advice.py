@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from gossamer.agents.host import Host
+from gossamer.agents.selection import find_best_step
 from gossamer.data import DataGraph
 from gossamer.data.targets import list_names
 from gossamer.errors import GossamerWarning
@@ -22,6 +23,9 @@ ENOUGH_STEPS = 50  # after which a run should have learnt something
 NO_BETTER = 0.98  # share of a guess's loss from which on a loss is no better
 LARGE_WEIGHT = 1e4  # mean magnitude
 TINY = 1e-300  # below any sum of weights
+OF_ERRORS = ("loss", "mse", "mae", "rmse", "r2")  # scores that fall behind only where validation vertices do
+FITTED = "what was learnt helps no validation vertex; try more training labels or --weight-decay"
+ANOTHER_SCORE = "choose by another score, as --score loss does"
 CLOSER = "try a smaller --step-size, or a topology with a larger --gap"
 
 
@@ -153,16 +157,40 @@ def measure_guessing(run: Run) -> float:
     return float((squares / size.clamp(min=TINY)).mean())
 
 
+def _warn_of_undefined_score(run: Run) -> None:
+    """No weights are the best by a score that is not defined, as ROC AUC is not where all vertices have one class."""
+    validated = float(run.engine.total(run.host.full_pass.masks["validation"].sum()))  # none: warned of before training
+    if run.settings.keep == "best" and validated and find_best_step(run.host) is None and run.engine.leads:
+        warnings.warn(
+            f"the validation {run.score.name} is not defined on the {validated:.0f} validation examples, and the last "
+            "weights are kept; mark more or other vertices for validation, or choose another --score",
+            GossamerWarning,
+            stacklevel=3,
+        )
+
+
 def warn_after_training(run: Run, loss: float, disagreement: float) -> None:
-    """Warn about a run that has learnt nothing, or whose agents have not agreed. All hosts call it together."""
+    """Warn about a run that has learnt nothing, whose agents have not agreed, or whose best weights are not known. All
+    hosts call it together."""
     step, settings = run.host.step, run.settings
+    _warn_of_undefined_score(run)
     if step < ENOUGH_STEPS:
         return
     guessing = measure_guessing(run)
     if not run.engine.leads:
         return
     mean = _mean_magnitude(run.host)
-    if guessing > 0 and not loss < NO_BETTER * guessing:
+    last = run.history[-1]["train"]["loss"]
+    if guessing > 0 and last < NO_BETTER * guessing <= loss:
+        warnings.warn(
+            f"the weights of step {run.kept.step} are kept for their validation {run.score.name}, and their training "
+            f"loss, {loss:.4g}, is no better than that of the best guess that is the same for all vertices, "
+            f"{guessing:.4g}; at the last step it was {last:.4g}: "
+            f"{FITTED if run.score.name in OF_ERRORS else ANOTHER_SCORE}, or take --keep last",
+            GossamerWarning,
+            stacklevel=2,
+        )
+    elif guessing > 0 and not loss < NO_BETTER * guessing:
         warnings.warn(
             f"nothing was learnt: after {step} steps the training loss is {loss:.4g}, and the best guess that is the "
             f"same for all vertices has {guessing:.4g}; try another --step-size, more --steps, or the default --update "

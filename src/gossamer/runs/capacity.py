@@ -14,10 +14,11 @@ MATRICES = 4  # matrices [m, m] of 8 bytes that are there at once: B, its counts
 
 
 def check_host(network: Network, settings: Settings, num_hosted: int, num_vertices: int) -> None:
-    """Refuse a network that the machine cannot hold: for each hosted agent its weights, their gradient and the update
-    rule's state, and for each vertex the input and the output of the widest layer."""
+    """Refuse a network that the machine cannot hold: for each hosted agent its weights, their gradient, the update
+    rule's state and the best weights, and for each vertex the input and the output of the widest layer."""
     itemsize, p = settings.torch_dtype.itemsize, network.num_parameters
     copies = 2 + num_statistics(make_rule(settings.update)) + (TRACKING if settings.tracks else 0)
+    copies += settings.keep == "best"
     drawn = DRAW_BYTES * max(map(math.prod, network.shapes().values())) + p * itemsize
     weights = num_hosted * max(drawn, p * copies * itemsize)
     widest = max(layer.inputs + layer.outputs for layer in network.layers[1:] or network.layers)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from gossamer.agents.host import BEST_LOSS, BEST_SCORE, NO_SCORE
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import set_aside
 from gossamer.runs.run import Run
@@ -66,8 +68,16 @@ def read_newest_checkpoint(folder: Path, run: Run) -> Checkpoint | None:
     return None
 
 
+def fill_best_loss(tensors: dict[str, Tensor]) -> None:
+    """Add the loss that checkpoints lack from before it broke ties: the best so far keeps its place."""
+    score, loss = (f"state.{name}" for name in (BEST_SCORE, BEST_LOSS))
+    if score in tensors:
+        tensors.setdefault(loss, torch.full(tensors[score].shape, NO_SCORE, dtype=torch.float64))
+
+
 def _read_checkpoint(path: Path, run: Run) -> Checkpoint:
     tensors, metadata = read_file(path)
+    fill_best_loss(tensors)
     host = run.host
     expected: Expected = {  # the file holds the rows of all agents, a host those of its own
         name: (part.dtype, (host.num_agents, *part.shape[1:]))

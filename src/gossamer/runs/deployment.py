@@ -11,9 +11,11 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer import topology
+from gossamer.agents.consensus.masked import check_senders
 from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.host import Host, TrainingOptions, draw_initial_params, make_host, make_share_host
 from gossamer.agents.rules import make_rule
+from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score
 from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
@@ -155,6 +157,8 @@ def _deploy(
     """A topology with the data edges that its links carry."""
     links = certificate.links
     require_assumptions(certificate.assumptions, settings)
+    if settings.masks:
+        check_senders(certificate.combination, range(settings.agents))
     carried = topology.carried_edges(graph.edges, owner, links)
     kept = graph.restrict_to(carried)
     if shift is None:
@@ -209,7 +213,11 @@ def training_of(settings: Settings) -> TrainingOptions:
 
 
 def build_host(
-    deployment: Deployment, settings: Settings, agents: Any = None, hosting: NDArray[np.int64] | None = None
+    deployment: Deployment,
+    settings: Settings,
+    agents: Any = None,
+    hosting: NDArray[np.int64] | None = None,
+    secrets: Secrets | None = None,
 ) -> Host:
     """Build the host of all agents, or of the given ones; `hosting` [m] is the host of each agent."""
     hosted = range(deployment.num_agents) if agents is None else agents
@@ -227,11 +235,12 @@ def build_host(
         dtype=settings.torch_dtype,
         hosting=hosting,
         balanced=settings.class_weights == "balanced",
+        secrets=secrets,
     )
     return start_from(host, None if deployment.initial is None else deployment.initial.params)
 
 
-def build_share_host(share: Share, settings: Settings) -> Host:
+def build_share_host(share: Share, settings: Settings, secrets: Secrets | None = None) -> Host:
     """Build the host of a share's agents at step 0, from the share and the settings alone."""
     choose_score(settings.score, share.task)
     outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
@@ -245,7 +254,7 @@ def build_share_host(share: Share, settings: Settings) -> Host:
         settings.starts_alike,
         settings.torch_dtype,
     )
-    return start_from(make_share_host(share, network, training_of(settings), params), share.initial)
+    return start_from(make_share_host(share, network, training_of(settings), params, secrets), share.initial)
 
 
 def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:

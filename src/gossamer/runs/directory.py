@@ -10,6 +10,7 @@ checkpoint.safetensors weights and the update rule's state at some step, from wh
 transform.safetensors  offsets and scales by which features and targets were standardised, if they were
 initial.safetensors    weights that all agents started from, if they were given: a model file without a header; beside
                        it initial.transform.safetensors, the transform that they belong to, if there is one
+secrets.json           secrets of the agents, if they decided dropout and quantisation noise (0600); for --resume
 curves.png             drawn by the caller
 """
 
@@ -24,51 +25,27 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from gossamer.agents.salts import Secrets
 from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
-from gossamer.files import LOCK, lock_folder, remove_unfinished, write_atomically
+from gossamer.files import lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, read_json, to_json, validate
+from gossamer.runs.evaluated_steps import find_evaluation
 from gossamer.runs.evaluations import append_evaluation, check_order, read_evaluations, write_evaluations
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
-from gossamer.runs.settings import Settings, read_stored_settings
+from gossamer.runs.secret_files import SECRETS_FILE, read_secrets, write_secrets
+from gossamer.runs.settings import Settings
+from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
 
 GOSSAMER_VERSION = version("gossamer")
 INITIAL_FILE = "initial.safetensors"
-
-
-def check_new(folder: Path) -> None:
-    """Refuse a folder with files in it, before any work is done for it."""
-    if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
-        run = (folder / "run.json").is_file()
-        raise GossamerError(
-            f"{folder} exists and is not an empty folder; choose another --out"
-            + (f", or go on with gossamer train --resume {folder}" if run else "")
-        )
-
-
-def create(folder: Path) -> None:
-    """Make an empty directory for a result; an existing one with files in it is never touched."""
-    check_new(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GossamerError(f"cannot make the directory {folder}: {error}") from None
-
-
-@contextmanager
-def create_locked(folder: Path) -> Iterator[None]:
-    """Make an empty directory for a result, and let no other process write to it."""
-    create(folder)
-    with lock_folder(folder, f"trains in {folder}"):
-        check_new(folder)  # another may have been here between the two
-        yield
 
 
 @contextmanager
@@ -78,14 +55,6 @@ def lock_run(folder: Path) -> Iterator[None]:
     with lock_folder(folder, f"trains in {folder}"):
         remove_unfinished(folder)
         yield
-
-
-def find_free_name(parent: Path, stem: str) -> Path:
-    """First of parent/stem-1, parent/stem-2, ... that does not exist."""
-    number = 1
-    while (parent / f"{stem}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{number}"
 
 
 def make_saver(folder: Path, run: Run) -> Observer:
@@ -130,6 +99,8 @@ def save_start(folder: Path, run: Run) -> None:
         write_transform(folder / TRANSFORM_FILE, transform)
         if initial is not None:
             write_transform(find_transform_beside(folder / INITIAL_FILE), transform)
+    if run.secrets is not None:
+        write_secrets(folder / SECRETS_FILE, run.secrets)
     certificate = run.deployment.certificate.to_dict(
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
@@ -187,6 +158,7 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
         "step": run.host.step,
         "complete": complete,
         **({"plan": run.plan} if run.plan else {}),
+        **({"secrets": True} if run.secrets is not None else {}),
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
@@ -221,7 +193,15 @@ def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None 
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start))
+    path, secrets = folder / SECRETS_FILE, None
+    if path.exists() or read_manifest(folder).secrets:  # a copy without it would go on with other random numbers
+        secrets = read_secrets(path, range(read_run_settings(folder).agents))
+    return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start, secrets))
+
+
+def read_start(folder: Path, graph: DataGraph, start: StartRun) -> Run:
+    """A run of a directory as it stood at step 0."""
+    return _start_stored(folder, graph, None, None, start)
 
 
 def restore_checkpoint(folder: Path, run: Run) -> Run:
@@ -238,7 +218,7 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
             raise GossamerError(
                 f"{folder / 'metrics.jsonl'} has no evaluation up to step {found.step}, the checkpoint's"
             )
-        due = found.step - found.step % run.settings.evaluate_every
+        due = find_evaluation(run.settings, found.step)
         if found.step and run.history[-1]["step"] < due:
             raise GossamerError(
                 f"{folder / 'metrics.jsonl'} has no evaluation of step {due}, and the checkpoint is of {found.step}"
@@ -263,7 +243,9 @@ def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = N
     return restore_weights(run, read_tensors(path), run.settings.steps, source=str(path))
 
 
-def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun) -> Run:
+def _start_stored(
+    folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun, secrets: Secrets | None = None
+) -> Run:
     """Start the run of a directory at step 0, with its stored assignment and C, on the same data."""
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     if steps is not None:
@@ -276,7 +258,8 @@ def _start_stored(folder: Path, graph: DataGraph, steps: int | None, shift: Any,
     stored = folder / INITIAL_FILE
     initial = stored if stored.is_file() else None
     try:
-        run = start(graph, settings, assignment=assignment, combination=combination, shift=shift, initial=initial)
+        given = {"assignment": assignment, "combination": combination, "shift": shift, "initial": initial}
+        run = start(graph, settings, **given, secrets=secrets)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
     if manifest.data.fingerprint != run.fingerprint:

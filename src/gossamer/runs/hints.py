@@ -33,10 +33,13 @@ SYNONYMS = {
     "symmetrise": "symmetrize symmetric undirected to_undirected",
     "task": "task_type problem_type objective multilabel multi_label",
     "assignment": "partition partitioner partitioning",
-    "evaluate_every": "eval_every eval_interval log_every",
+    "evaluate_every": "eval_every eval_interval log_every validate_every",
     "checkpoint_every": "save_every",
     "score": "metric metrics scoring monitor scorer",
     "compress": "compression quantization quantisation quantize",
+    "boundary_bits": "bits num_bits",
+    "baselines": "compare comparison references",
+    "consensus": "secure_aggregation secagg masking",
     "consensus_every": "local_steps local_epochs communicate_every",
     "out": "output output_dir out_dir save_dir logdir log_dir run_dir",
 }
@@ -49,6 +52,10 @@ REMARKS = {
 REMARKS |= dict.fromkeys(
     ("sample_weights", "sample_weight"),
     "weights of examples come with the data: sample_weights of make_graph, data.sample_weight, a column weight",
+)
+REMARKS |= dict.fromkeys(
+    ("train_mask", "val_mask", "test_mask", "mask", "masks", "split", "train_size", "val_size", "test_size"),
+    "masks come with the data: train, validation and test of make_graph, data.train_mask, a column split",
 )
 REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])
 REMARKS |= dict.fromkeys(("cuda", "gpu", "gpus", "accelerator"), REMARKS["device"])
@@ -67,5 +74,6 @@ def make_hint(name: str, known: Collection[str], spell: Callable[[str], str] = r
         settings = set(re.findall(r"{(\w+)}", REMARKS[word]))
         if settings <= set(known):
             return REMARKS[word].format(**{setting: spell(setting) for setting in settings})
-    near = difflib.get_close_matches(word, known, n=1, cutoff=NEAR)
+    alike = [one for one in known if one[:1] == word[:1]]  # a mistyped word begins well; heads are no threads
+    near = difflib.get_close_matches(word, alike, n=1, cutoff=NEAR)
     return f"did you mean {spell(near[0])}?" if near else ""

@@ -83,6 +83,7 @@ def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any
         "standardise": False,  # by the network's own transform
         "batch": 0,
         "consensus_every": 0,
+        "consensus": "plain",
         "compress": "none",
         "initial": None,
         "score": "auto",

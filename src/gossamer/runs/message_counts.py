@@ -57,8 +57,8 @@ def _bytes_between(deployment: Deployment, settings: Settings, hosting: NDArray[
             {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
         )
     k, z = np.nonzero(deployment.combination)
-    # Every host receives the same once, or each neighbour something else.
-    whom = hosting[z] if settings.consensus_method.broadcasts else z
+    # A host is sent one vector for each agent with neighbours there (C is symmetric), or one for each link.
+    whom = z if settings.consensus_method.pairwise else hosting[z]
     pairs = np.unique(np.stack([k, whom])[:, hosting[k] != hosting[z]], axis=1).shape[1]
     return {
         "forward": sum(moved.values()),

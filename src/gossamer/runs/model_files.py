@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes, write_atomically
@@ -99,11 +98,6 @@ def read_model(path: str | Path) -> GraphNetwork:
             "beside it; copy both, or export the model again"
         )
     return make_module(network, from_state_dict(network, state, str(source)), header.shift, transform)
-
-
-def read_state(path: Path) -> dict[str, Tensor]:
-    """Weights of a model file or of any safetensors file with such names."""
-    return read_file(path)[0]
 
 
 def _build(header: ModelHeader, path: Path) -> Network:

@@ -36,6 +36,7 @@ class Options(TypedDict, total=False):
     class_weights: str
     batch: int | None
     steps: int
+    consensus: str
     consensus_every: int
     track: bool | None
     mix_first: bool
@@ -46,10 +47,11 @@ class Options(TypedDict, total=False):
     same_initial: bool | None
     initial: str | Path | Mapping[str, Any] | None
     seed: int
+    public_randomness: bool
     compress: str
     boundary_bits: int
     boundary_codec: str
-    evaluate_every: int
+    evaluate_every: int | None
     checkpoint_every: int
     dtype: str
     threads: int

@@ -20,6 +20,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 500,
         "initial_deviation": 1e-3,
         "keep": "last",
+        "evaluate_every": 10,
     },
 }
 
@@ -31,7 +32,7 @@ def fill_from_preset(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit_defaults(task: "Task", times: int | None) -> dict[str, Any]:
-    """Defaults for data of a task, with a time axis of so many steps or none.
+    """Defaults for data of a task, with training examples at so many time steps, or without a time axis.
 
     Half of a sensor's last readings would be half of what is known of it; thousands of time steps in every step of
     training would make it slow.

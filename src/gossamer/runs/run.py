@@ -1,6 +1,7 @@
 """A run: its settings, a host with the weights, the engine that drives it, and the evaluations so far."""
 
 import hashlib
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -9,22 +10,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.measures import evaluate
 from gossamer.agents.ranking import rank_outputs, score_exactly
+from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores
 from gossamer.agents.selection import has_waited, restore_best
+from gossamer.agents.step import training_step
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress
 from gossamer.runs.engine import Engine
+from gossamer.runs.evaluated_steps import is_evaluated
 from gossamer.runs.initial_weights import GivenWeights
 from gossamer.runs.message_counts import count_messages, describe_deployment
 from gossamer.runs.records import Description, MessageCounts, Record
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import check_tensors
 
+StepFunction = Callable[[Host], Generator[Outbox, Inbox, tuple[Host, Tensor]]]  # one step, as training_step takes it
 SHIFT_MARK = " with the shift "  # in the fingerprint of a run whose user gave D
 
 
@@ -42,6 +48,8 @@ class Run:
     seconds: float = 0.0
     plan: Description | None = None  # of the deployment when its shares were cut
     share_transform: Transform | None = None  # of the share that a host has read
+    secrets: Secrets | None = None  # of all agents, for dropout and quantisation noise; None: drawn from the seed
+    iterate: StepFunction = training_step
 
     @property
     def deployment(self) -> Deployment:
@@ -72,8 +80,10 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """All steps are done, or the best validation score is as old as the settings' patience."""
-        return self.host.step >= self.settings.steps or has_waited(self.host, self.settings.patience)
+        """All steps are done, or an evaluation found the best score as old as the settings' patience."""
+        step, settings = self.host.step, self.settings
+        waited = is_evaluated(settings, step) and has_waited(self.host, settings.patience)
+        return step >= settings.steps or waited
 
     @property
     def kept(self) -> Host:
@@ -140,9 +150,10 @@ class StartRun(Protocol):
         combination: NDArray[np.float64] | None = None,
         shift: Any = None,
         initial: GivenWeights | None = None,
+        secrets: Secrets | None = None,
     ) -> Run:
-        """A run at step 0, by the settings or by an assignment, a C, a shift operator D or initial weights that the
-        user gives."""
+        """A run at step 0, by the settings or by an assignment, a C, a shift operator D, initial weights or secrets
+        that the user gives."""
         ...
 
 

@@ -46,6 +46,15 @@ def check_codecs(bits: int, codec: str) -> None:
         )
 
 
+def check_masking(consensus: str, compress: str) -> None:
+    """Refuse to compress what is masked: pads cancel in sums of whole numbers alone."""
+    if consensus == "masked" and compress != "none":
+        raise ValueError(
+            f"consensus = 'masked' sends numbers whose bits look random and compress = {compress!r} would change them; "
+            "give compress = 'none', or consensus = 'plain'"
+        )
+
+
 def check_patience(patience: int, keep: str) -> None:
     """Refuse to wait for a better score where none is followed."""
     if patience and keep != "best":

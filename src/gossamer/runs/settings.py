@@ -14,6 +14,7 @@ from gossamer.choices import (
     BOUNDARY_BITS,
     CLASS_WEIGHT_NAMES,
     COMPRESSION_FORMS,
+    CONSENSUS_NAMES,
     DECAY_NAMES,
     DTYPE_NAMES,
     KEEP_NAMES,
@@ -44,6 +45,7 @@ MOST_STEPS, MOST_THREADS = 10**12, 1024
 MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
 Text = Annotated[str, Field(max_length=4000), AfterValidator(checks.check_one_line)]  # a name or a path
 OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(checks.check_one_line)]
+StepCount = Annotated[int, Field(ge=0, le=MOST_STEPS)]
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
@@ -134,10 +136,7 @@ class Settings(BaseModel):
         description="The centralised step size; gd and momentum use m times it at every agent.",
     )
     step_decay: float = Field(
-        default=0.0,
-        ge=0,
-        le=MOST_FACTOR,
-        description="Diminishing steps, step_size / (1 + step_decay t); 0 keeps them constant.",
+        default=0.0, ge=0, le=MOST_FACTOR, description="Diminishing steps, step_size / (1 + step_decay t); 0: constant."
     )
     weight_decay: float = Field(
         default=5e-4, ge=0, le=MOST_FACTOR, description="Factor of half the squared weights in the loss."
@@ -154,12 +153,11 @@ class Settings(BaseModel):
         le=MOST_STEPS,
         description="Time steps in a mini-batch, drawn from the seed; 0 takes all, by default 64 of 256 and more.",
     )
-    steps: int = Field(
-        default=200, ge=0, le=MOST_STEPS, description="Number of iterations; 0 writes the initial weights."
+    steps: StepCount = Field(default=200, description="Number of iterations; 0 writes the initial weights.")
+    consensus: Annotated[str, AfterValidator(CONSENSUS_NAMES.check)] = Field(
+        default="plain", description=f"How weights are mixed: {CONSENSUS_NAMES}."
     )
-    consensus_every: int = Field(
-        default=1, ge=0, le=MOST_STEPS, description="Mix weights every so many steps; 0 never."
-    )
+    consensus_every: StepCount = Field(default=1, description="Mix every so many steps; 0 never.")
     track: bool | None = Field(
         default=None,
         description="Update by a tracked estimate of the whole gradient instead of each agent's own; by default "
@@ -171,12 +169,7 @@ class Settings(BaseModel):
     keep: Annotated[str, AfterValidator(KEEP_NAMES.check)] = Field(
         default="best", description=f"Weights to keep at the end: {KEEP_NAMES}."
     )
-    patience: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_STEPS,
-        description="Stop when the best validation score is so many steps old; 0 takes all steps.",
-    )
+    patience: StepCount = Field(default=0, description="Stop when the best score is so many steps old; 0 never does.")
     score: Annotated[str, AfterValidator(SCORE_NAMES.check)] = Field(
         default="auto", description=f"Score to validate on: {SCORE_NAMES}."
     )
@@ -194,6 +187,10 @@ class Settings(BaseModel):
     )
     initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
+    public_randomness: bool = Field(
+        default=False,
+        description="Peers draw dropout and quantisation noise from the seed, as train does, not from owners' secrets.",
+    )
     compress: Annotated[str, Field(max_length=100), AfterValidator(checks.check_compression)] = Field(
         default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
     )
@@ -205,7 +202,12 @@ class Settings(BaseModel):
     boundary_codec: Annotated[str, AfterValidator(ROW_CODEC_NAMES.check)] = Field(
         default="none", description=f"Codec of the boundary rows that agents send: {ROW_CODEC_NAMES}."
     )
-    evaluate_every: int = Field(default=10, ge=1, le=MOST_STEPS, description="Steps between two evaluations.")
+    evaluate_every: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_STEPS,
+        description="Steps between two evaluations; by default 1 for the first 20 steps, then 10.",
+    )
     checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
     dtype: Annotated[str, AfterValidator(DTYPE_NAMES.check)] = Field(
         default="float32", description=f"Numbers: {DTYPE_NAMES}."
@@ -227,10 +229,12 @@ class Settings(BaseModel):
     def _check_together(self) -> "Settings":
         checks.check_codecs(self.boundary_bits, self.boundary_codec)
         checks.check_patience(self.patience, self.keep)
+        checks.check_masking(self.consensus, self.compress)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":
-        """The settings with defaults that depend on the data: its task and the length of its time axis, if any."""
+        """The settings with defaults that depend on the data: its task and its number of time steps with a training
+        example, if there is a time axis."""
         fitting = fit_defaults(task, times)
         return self.model_copy(update={name: value for name, value in fitting.items() if getattr(self, name) is None})
 
@@ -242,9 +246,14 @@ class Settings(BaseModel):
 
     @property
     def consensus_method(self) -> "ConsensusMethod":
-        from gossamer.agents.consensus import parse_method
+        from gossamer.agents.consensus import MaskedMethod, parse_method
 
-        return parse_method(self.compress)
+        return MaskedMethod() if self.masks else parse_method(self.compress)
+
+    @property
+    def masks(self) -> bool:
+        """Agents send masked weights; one agent sends none, nor do those that never mix."""
+        return self.consensus == "masked" and self.agents > 1 and self.consensus_every > 0
 
     @property
     def row_codec(self) -> "RowCodec | None":
@@ -289,12 +298,3 @@ def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settin
     except ValidationError as error:
         complaints = checks.describe_wrong(error.errors(include_url=False), source)
     raise GossamerError("\n".join(complaints))
-
-
-def read_stored_settings(values: Mapping[str, Any], source: str) -> Settings:
-    """Settings that a run was begun with; one that lacks some, from before there were such settings, goes on with the
-    paper's, and without tracked updates. An error has one line."""
-    try:
-        return make_settings({"preset": "paper", "track": False, **values}, source)
-    except GossamerError as error:
-        raise GossamerError(str(error).partition("\n")[0][:500]) from None

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.share import MASKS, Share, TopologyShare
-from gossamer.agents.sums import ROOT, TreeNode
 from gossamer.data.example_weights import LARGEST_WEIGHT
 from gossamer.data.site import SiteData
 from gossamer.data.tasks import find_task
@@ -19,6 +18,7 @@ from gossamer.model.gather import Gather, VertexMask
 from gossamer.runs.arrays import INITIAL_PREFIX, INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import build_network
+from gossamer.runs.link_checks import take_senders, take_tree
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
 from gossamer.runs.transforms import TRANSFORM_PREFIX, take_transform
@@ -53,12 +53,15 @@ def take_share(
         full = _take_fields(arrays, f"{prefix}field.full", gathers, n, entries, hosted, all_hosted)
         shape, mixes = (len(agents), m), settings.consensus_every > 0
         combination = _take_combination(arrays, f"{prefix}combination", shape, agents, known, mixes)
-        topologies.append(TopologyShare(entries, train, full, combination))
+        senders = None
+        if settings.masks and not isinstance(sizes, RankManifest):  # ranks of a job trust each other
+            senders = take_senders(arrays, f"{prefix}senders", combination[0], agents[0], m)
+        topologies.append(TopologyShare(entries, train, full, combination, senders))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])
     hosting, slots = _take_hosting(arrays, sizes, [one.combination for one in topologies])
     initial = _take_initial(arrays, network, settings)
     transform = take_transform(arrays, TRANSFORM_PREFIX, int(features.shape[-1]), outputs)
-    tree = _take_tree(arrays, agents, m, known)
+    tree = take_tree(arrays, agents, m, known)
     example_weights = _take_example_weights(arrays, masks["train"], sizes.num_labelled)
     positive_weight = _take_positive_weight(arrays, targets)
     arrays.finish()
@@ -249,28 +252,6 @@ def _take_initial(arrays: StoredArrays, network: Network, settings: Settings) ->
     return {
         name: arrays.take_finite(f"{INITIAL_PREFIX}{name}", settings.dtype, *shape) for name, shape in shapes.items()
     }
-
-
-def _take_tree(arrays: StoredArrays, agents: Sequence[int], m: int, known: set[int] | None) -> TreeNode | None:
-    """Place of a peer's agent in the spanning tree, with its neighbours around it, if the share has one."""
-    if "tree" not in arrays:
-        return None
-    numbers = arrays.take_within("tree", m, None, least=ROOT).tolist()
-    if len(numbers) < 3:
-        arrays.refuse("tree", "parent, depth, height and children", f"{len(numbers)} numbers")
-    parent, depth, height, *children = numbers
-    around = set(children) | ({parent} - {ROOT})
-    if (
-        (parent == ROOT) != (depth == 0)
-        or not 0 <= depth <= height
-        or (children and depth == height)
-        or children != sorted(set(children))
-        or parent in children
-        or around & {*agents, ROOT}
-        or not around <= (known if known is not None else around)
-    ):
-        arrays.refuse("tree", "the place of this agent in a tree of its links", str(numbers)[:80])
-    return TreeNode(agents[0], parent, tuple(children), depth, height)
 
 
 def _take_hosting(

@@ -101,6 +101,8 @@ def pack_share(share: Share) -> dict[str, Any]:
         i, j, values = one.entries
         arrays |= {f"{prefix}shift.row": i, f"{prefix}shift.column": j, f"{prefix}shift.value": values}
         arrays[f"{prefix}combination"] = one.combination
+        if one.senders is not None:
+            arrays[f"{prefix}senders"] = one.senders
         for kind, fields in (("train", one.train_fields), ("full", one.full_fields)):
             for layer, sets in enumerate(fields):
                 arrays[f"{prefix}field.{kind}.{layer}"] = np.stack(sets)

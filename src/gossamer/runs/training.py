@@ -10,11 +10,12 @@ import torch
 from gossamer.agents.host import Host
 from gossamer.agents.measures import MAGNITUDE_LIMIT, disagreement
 from gossamer.agents.selection import find_best_step, keep_if_best
-from gossamer.agents.step import loss_gradient, training_step
+from gossamer.agents.step import loss_gradient
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
 from gossamer.runs.advice import warn_of_agents_apart
 from gossamer.runs.engine import Engine
+from gossamer.runs.evaluated_steps import evaluation_gap, is_evaluated
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record, Reference
 from gossamer.runs.run import Run
@@ -66,15 +67,15 @@ def _run_steps(
     warned = False
     while True:
         step = run.host.step
-        due = step % settings.evaluate_every == 0 or step == settings.steps
-        if due and (not run.history or run.history[-1]["step"] < step):
+        if is_evaluated(settings, step) and (not run.history or run.history[-1]["step"] < step):
             run.history.append(_select(run, measure(run)))
             for observer in observers:
                 observer.on_record(run.history[-1])
             _check_loss(run.history[-1]["train"]["loss"], run)
             _check_weights(run)
             if run.engine.leads and not warned:
-                apart = [record["disagreement"] for record in run.history]
+                gap = evaluation_gap(settings)  # agents that start alike move apart for the first few steps
+                apart = [record["disagreement"] for record in run.history if record["step"] % gap == 0]
                 warned = warn_of_agents_apart(run.host, settings, apart)
         run.seconds = before + time.perf_counter() - began
         stop = run.engine.total(torch.tensor(float(should_stop())))  # all hosts end after the same step
@@ -83,7 +84,7 @@ def _run_steps(
         if step and step % settings.checkpoint_every == 0:
             for observer in observers:
                 observer.on_checkpoint(run)
-        run.host, loss = run.engine.run(training_step(run.host))
+        run.host, loss = run.engine.run(run.iterate(run.host))
         total = float(run.engine.total(loss))
         for observer in observers:
             observer.on_step(run.host.step, total)
@@ -91,7 +92,7 @@ def _run_steps(
 
 def _select(run: Run, record: Record) -> Record:
     """Keep the weights if their validation score is the best so far; the record with the step of the best."""
-    keep_if_best(run.host, run.score.signed(record["validation"][run.score.key()]))
+    keep_if_best(run.host, run.score.signed(record["validation"][run.score.key()]), record["validation"]["loss"])
     best = find_best_step(run.host)
     if best is not None:
         record["best_step"] = best

@@ -3,15 +3,18 @@
 The code is organised as follows:
     method            the consensus seam: a method as a value, and set up for a host
     plain             w_k = sum_z C_kz psi_z
+    masked            the same sum of padded integers, of which no single one can be read
     power_gossip      PowerGossip: low-rank differences across a link
     choco_gossip      CHOCO-Gossip: compressed changes against public copies
     codecs            how CHOCO-Gossip compresses changes
     neighbour_slots   one slot for each neighbour of an agent
 
-A new method is one file here and one line in CONSENSUS_METHODS; `--compress NAME:WORDS` chooses it.
+A new method is one file here and one line in CONSENSUS_METHODS; `--compress NAME:WORDS` chooses it. `--consensus
+masked` chooses the masked sum, which takes none of them.
 """
 
 from gossamer.agents.consensus.choco_gossip import CHOCO_GOSSIP
+from gossamer.agents.consensus.masked import MaskedMethod
 from gossamer.agents.consensus.method import Advice, Consensus, ConsensusKind, ConsensusMethod, HostedCombination
 from gossamer.agents.consensus.plain import PLAIN_CONSENSUS
 from gossamer.agents.consensus.power_gossip import POWER_GOSSIP
@@ -46,5 +49,6 @@ __all__ = [
     "ConsensusKind",
     "ConsensusMethod",
     "HostedCombination",
+    "MaskedMethod",
     "parse_method",
 ]

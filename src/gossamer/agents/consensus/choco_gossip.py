@@ -45,7 +45,7 @@ class ChocoGossipMethod:
     gamma: float  # mixing step
     words: str  # the codec as it was written, for advice
 
-    broadcasts = True
+    pairwise = False
     exchanges = 1
 
     @property

@@ -64,8 +64,9 @@ class ConsensusMethod(Protocol):
     """A method as the settings choose it, before anything is known of agents."""
 
     @property
-    def broadcasts(self) -> bool:
-        """All neighbours of an agent are sent the same; else each is sent something of its own."""
+    def pairwise(self) -> bool:
+        """Every link of two agents has a message of its own, between hosts too; else a host sends another one for each
+        agent that has neighbours there: what all of them need, or a sum for it."""
         ...
 
     @property

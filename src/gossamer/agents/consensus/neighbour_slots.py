@@ -90,3 +90,11 @@ def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
         outgoing=tuple((Link(mine, other), count) for other, mine, count in between),
         incoming=tuple((Link(other, mine), count) for other, mine, count in between),
     )
+
+
+def pad_slots(part: Tensor, like: Tensor) -> Tensor:
+    """State of one agent's links with empty neighbour slots behind it, for as many neighbours as any agent has."""
+    if part.ndim < 2 or part.ndim != like.ndim or part.shape[2:] != like.shape[2:] or len(part) != 1:
+        return part
+    missing = like.shape[1] - part.shape[1]
+    return part if missing <= 0 else torch.cat([part, part.new_zeros(1, missing, *part.shape[2:])], dim=1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from gossamer.agents.consensus.method import Advice, ConsensusKind, HostedCombination, Shape
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Link, endpoints
+from gossamer.agents.links import Link, endpoints, group_by_link
 from gossamer.agents.rules import StateDict
-from gossamer.array_types import Ints
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
@@ -26,7 +24,7 @@ MIN_SPARSE_SIZE, MAX_SPARSE_DENSITY = 32, 0.1  # of C between hosted agents, to 
 class PlainMethod:
     """Every number of the weights is sent as it is."""
 
-    broadcasts = True
+    pairwise = False
     exchanges = 1
     advice = Advice()
 
@@ -126,11 +124,11 @@ def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:
     transfers, column = np.unique(np.stack([endpoint[z], endpoint[here[k]], z]), axis=1, return_inverse=True)
     remote = np.zeros((len(here), transfers.shape[1]))
     remote[k, column] = rows[k, z]
-    incoming = tuple(_group_by_link(transfers[0], transfers[1]))
+    incoming = tuple(group_by_link(transfers[0], transfers[1]))
     transfers = np.unique(np.stack([endpoint[here[k]], endpoint[z], here[k]]), axis=1)
     order = np.argsort(here)
     position = order[np.searchsorted(here[order], transfers[2])]
-    links = _group_by_link(transfers[0], transfers[1])
+    links = group_by_link(transfers[0], transfers[1])
     outgoing = tuple((link, tuple(position[chosen].tolist())) for link, chosen in links)
     local = rows[:, here]
     is_sparse = len(here) > MIN_SPARSE_SIZE and np.count_nonzero(local) < MAX_SPARSE_DENSITY * local.size
@@ -140,13 +138,6 @@ def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:
         outgoing=outgoing,
         incoming=incoming,
     )
-
-
-def _group_by_link(senders: Ints, receivers: Ints) -> list[tuple[Link, slice]]:
-    """Group vectors that are sorted by sender and receiver: each link with the slice of its vectors."""
-    changes = np.flatnonzero((np.diff(senders) != 0) | (np.diff(receivers) != 0)) + 1
-    bounds = np.unique([0, *changes, len(senders)]).tolist()
-    return [(Link(int(senders[a]), int(receivers[a])), slice(a, b)) for a, b in pairwise(bounds)]
 
 
 def _multiply(matrix: Tensor | Operator, vectors: Tensor, out: Tensor) -> None:

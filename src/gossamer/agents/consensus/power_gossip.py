@@ -51,7 +51,7 @@ class PowerGossipMethod:
     rank: int
     quantiser: Quantiser | None = None  # of the factors; None: as they are
 
-    broadcasts = False
+    pairwise = True
     exchanges = 2  # where no array goes as factors there is no second one
 
     @property

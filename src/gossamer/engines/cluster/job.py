@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.agents.salts import Secrets
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
 from gossamer.engines.cluster import distributed
@@ -98,12 +99,13 @@ def start_on_ranks(
     combination: NDArray[np.float64] | None = None,
     shift: Any = None,
     initial: GivenWeights | None = None,
+    secrets: Secrets | None = None,
 ) -> Run:
     """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
-    settings = settings.fit_to(graph.task, graph.batch)
+    settings = settings.fit_to(graph.task, graph.num_train_times)
     check_same_run(settings, graph.fingerprint())
     size = distributed.num_ranks()
     if size > settings.agents:
@@ -111,10 +113,10 @@ def start_on_ranks(
     deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift, initial)
     hosting = divide_agents(deployment, size)
     engine = make_engine(hosting, settings)
-    host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting)
+    host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting, secrets)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
-    return Run(settings, deployment, host, fingerprint, engine, own_shift)
+    return Run(settings, deployment, host, fingerprint, engine, own_shift, secrets=secrets)
 
 
 def make_engine(hosting: NDArray[np.int64], settings: Settings) -> Cluster:

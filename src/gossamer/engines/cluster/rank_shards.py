@@ -12,7 +12,7 @@ from gossamer.engines.cluster import distributed
 from gossamer.engines.cluster.job import check_same_run, divide_agents, make_engine, share_errors
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError, shown
-from gossamer.runs import directory
+from gossamer.runs import directory, new_folders
 from gossamer.runs.deployment import Progress, build_share_host, make_deployment
 from gossamer.runs.manifests import RankManifest
 from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
@@ -36,12 +36,12 @@ def cut_for_ranks(
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
-    settings = settings.model_copy(update={"baselines": False}).fit_to(graph.task, graph.batch)
+    settings = settings.model_copy(update={"baselines": False}).fit_to(graph.task, graph.num_train_times)
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = divide_agents(deployment, size)
     whole = prepare_cut(deployment, settings)
     held = []
-    with directory.create_locked(folder):
+    with new_folders.create_locked(folder):
         for rank in range(size):
             agents = (hosting == rank).nonzero()[0].tolist()
             share = make_share(whole, agents, hosting)

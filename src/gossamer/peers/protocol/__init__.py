@@ -7,6 +7,7 @@ The code is organised as follows:
     resending    retransmission: requests and their timeout, frames held, rate limits
     statements   signed statements of agents about themselves
     signatures   Ed25519 signatures
+    pads         pads of masked consensus, which pairs of agents share
     magnitudes   bounds on the numbers that agents send
     wire         the wire format
 """

@@ -4,7 +4,7 @@ Every number is at most MAGNITUDE_LIMIT, but for sums of scores, which are in th
 consensus of an epoch on, a message's largest number is at most GROWTH_LIMIT times the largest of: what its sender sent
 on this link before, what its receiver sends there now, and GROWTH_FLOOR. An agent checks what it sends against the same
 bounds, without the receiver's part, and ends as diverged. So a message beyond the bounds does not come from an honest
-agent.
+agent. Masked numbers have no magnitude alone: their receiver bounds the sum (agents/consensus/masked.py).
 """
 
 import math

@@ -51,13 +51,14 @@ class Member:
         self,
         config: ProtocolConfig,
         store: RecoveryStore,
-        begin: Callable[[int], Program],
+        begin: Callable[[int, bytes], Program],
         expectations: Expectations,
         send: Callable[[int, bytes], None],
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`begin` makes the program that starts at a restorable step; `expectations` are the messages at a position."""
+        """`begin` makes the program that starts at a restorable step of a session, which `name_session` names;
+        `expectations` are the messages at a position."""
         self.config, self.membership, self.store = config, config.membership, store
         self._begin, self._expectations, self._send, self._on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
@@ -240,7 +241,8 @@ class Member:
         restorable = self.statements.restorable
         if not self.exchanges.running and not self._program_ended and len(restorable) == self.membership.num_agents:
             step = max(set.intersection(*(set(one.steps) for one in restorable.values())))
-            self._run(lambda: self.exchanges.begin(self._begin(step), step), now)
+            session = self.statements.name_session()
+            self._run(lambda: self.exchanges.begin(self._begin(step, session), step), now)
             self._advance_if_complete(now)
 
     def _on_frame(self, header: FrameHeader, message: Buffer, now: float) -> None:

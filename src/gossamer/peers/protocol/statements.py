@@ -6,6 +6,7 @@ that are signed name the run and the epoch, so that a replayed statement is reco
 is known already is compared by its bytes.
 """
 
+import hashlib
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -100,6 +101,15 @@ class StatementTable:
                 raise RefusedError("malformed", "two statements of a kind about one agent")
             table[statement.agent] = statement
         return verified
+
+    def name_session(self) -> bytes:
+        """Digest of what all agents state in this epoch: no two sessions of an agent have the same, as its incarnation
+        is in it."""
+        digest = hashlib.blake2b(digest_size=32)
+        for agent, one in sorted(self.restorable.items()):
+            digest.update(SUBJECT.pack(RESTORABLE, agent) + EPOCH.pack(one.epoch or 0, one.incarnation))
+            digest.update(STEP.pack(len(one.steps)) + b"".join(map(STEP.pack, one.steps)))
+        return digest.digest()
 
     def contradicts_own(self, received: Mapping[int, Statement]) -> bool:
         """Return whether a statement about this agent differs from its own in the same epoch: it made it before it lost

@@ -21,12 +21,12 @@ import msgpack
 import torch
 from torch import Tensor
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 HEADER = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
 FRAME_HEADER = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
 PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
 STATUS, FRAME = 0, 1
-DTYPES = (torch.float32, torch.float64, torch.uint8)
+DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
 PLANS = ("full", "train", "site")  # evaluation; training; planning between sites
 PHASES = ("forward", "backward", "consensus", "planning", "scores")
 Position = tuple[int, int]  # of an exchange in a run: the step, and its number within the step
@@ -202,7 +202,7 @@ def read_payload(header: FrameHeader, message: Buffer, encrypted: bool = False) 
 
 
 def max_magnitude(rows: Tensor) -> float:
-    """The largest magnitude, not finite if one number is not; 0 of bytes."""
+    """The largest magnitude, not finite if one number is not; 0 of bytes and of masked numbers."""
     if not rows.numel() or not rows.dtype.is_floating_point:
         return 0.0
     numbers = rows.numpy(force=True)  # whose minimum and maximum take two thirds of the time of PyTorch's

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.agents.consensus.masked import list_senders
 from gossamer.agents.share import Share, make_share
 from gossamer.agents.sums import plan_tree
 from gossamer.errors import GossamerError
@@ -20,9 +21,11 @@ from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.manifests import ShardManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.settings import Settings, read_stored_settings
+from gossamer.runs.evaluated_steps import evaluation_gap
+from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
 from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
+from gossamer.runs.stored_settings import read_stored_settings
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,17 @@ def cut_shards(
     for k in range(m):
         neighbours = {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()}
         membership = Membership(k, run, contacts[k], neighbours, tuple(verify_keys or [None] * m))
-        shards.append(Shard(membership, replace(make_share(whole, [k]), tree=tree[k]), settings, keep))
+        share = replace(make_share(whole, [k]), tree=tree[k])
+        if settings.masks:
+            share = add_senders(share, [list_senders(one.combination, k) for one in whole.topologies])
+        shards.append(Shard(membership, share, settings, keep))
     return shards
+
+
+def add_senders(share: Share, senders: Sequence[NDArray[np.int64]]) -> Share:
+    """The share with the senders of its agent's neighbours, for each topology."""
+    topologies = zip(share.topologies, senders, strict=True)
+    return replace(share, topologies=tuple(replace(one, senders=pairs) for one, pairs in topologies))
 
 
 def diameter(links: NDArray[np.bool_]) -> int:
@@ -83,7 +95,7 @@ def checkpoints_to_keep(diameter: int, settings: Settings) -> int:
 def max_step_gap(settings: Settings) -> int:
     """Largest difference of the steps of two neighbours: the steps from one exchange to the next, which is at the
     latest a consensus or, without any, an evaluation."""
-    return settings.consensus_every or settings.evaluate_every
+    return settings.consensus_every or evaluation_gap(settings)
 
 
 def write_shard(folder: Path, shard: Shard) -> None:

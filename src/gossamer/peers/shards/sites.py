@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.agents.consensus.masked import check_senders
 from gossamer.agents.planning import Site
 from gossamer.agents.scores import choose_score
 from gossamer.data.site import SiteData, read_site
@@ -28,9 +29,10 @@ from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
 from gossamer.runs.deployment import build_network
-from gossamer.runs.settings import Settings, make_settings, read_stored_settings
+from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.share_checks import take_site
 from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
+from gossamer.runs.stored_settings import read_stored_settings
 
 POOLED_SETTINGS = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
 LOCAL_SETTINGS = (*POOLED_SETTINGS, "threads")  # settings in which sites may differ
@@ -82,7 +84,7 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
         raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
     neighbours, keys = _neighbours(path, given.neighbours, agent, m)
     data = read_site(path.parent / given.data, agent, given.classes, given.task)
-    settings = settings.fit_to(data.task, data.batch)
+    settings = settings.fit_to(data.task, data.batch)  # a site does not know at which times others have examples
     with naming(path):
         choose_score(settings.score, data.task)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
@@ -95,6 +97,10 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     weights = None
     if given.combination is not None:
         weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
+    if settings.masks:
+        row = np.isin(np.arange(m), list(neighbours)) / m if weights is None else weights
+        with naming(path):
+            check_senders(row[None], [agent])
     with naming(path if given.secret is None else path.parent / given.secret):
         public = None if secret is None else derive_public_key(secret)
     contact = Contact(check_address(given.address, str(path)), public)
