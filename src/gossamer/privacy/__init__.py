@@ -1,0 +1,17 @@
+"""Privacy: the knowledge that curious agents gain of others' vertices, from algebra and from attacks.
+
+Curious agents follow the protocol and read all that they receive. The code is organised as follows:
+    knowledge     what they know beside messages: dropout masks, weights, and at which steps
+    seen_rows     which rows of other agents' vertices reach them: S of the forward pass, R^T of the backward pass
+    algebra       which vertices stand alone in these rows, and the rank of what is known of each one's features
+    recording     a run with one host for each agent, of which all is kept that the curious agents receive
+    tracing       other agents' weights at each step, from what consensus sends
+    equations     known linear equations in a vertex's features, from the recorded rows
+    recovery      solutions of these: least squares, sparse recovery
+    features      the attack on features, beside its baselines
+    labels        the attacks on labels: from backward rows, and from the first gradient
+    membership    membership inference with shadow runs
+    audit         algebra and attacks joined
+
+docs/privacy.md explains what they find.
+"""

@@ -1,0 +1,122 @@
+"""Tables of `gossamer audit` in the terminal, and in plain words what they mean and what reduces it."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from gossamer.runs.evaluated_steps import evaluation_gap
+
+if TYPE_CHECKING:
+    from gossamer.privacy.audit import Audit
+
+CONSENSUS = {
+    "exact": "w",
+    "approximate": "w, nearly",
+    "hidden": "own w",
+    "none": "nothing",
+}
+
+
+def show_audit(console: Console, audit: "Audit", name: str) -> None:
+    """Print what each neighbour's vertices give away, then what it means."""
+    who = _name_curious(audit)
+    console.print(f"[bold]{name}: what {who} learns[/], following the protocol and reading what it receives")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)  # to fit in 80 characters
+    for heading in ("about\nagent", "boundary\nvertices", "alone", "in\nsums", "rank", "identi-\nfiable",
+                    "features\nrecovered", "labels\nrecovered", "consensus\nreveals"):  # fmt: skip
+        table.add_column(heading, justify="left" if "consensus" in heading else "right", no_wrap=True)
+    for one in audit.neighbours:
+        table.add_row(
+            str(one.agent),
+            str(one.boundary),
+            str(int(one.ranks.alone.sum())),
+            str(int((~one.ranks.alone).sum())),
+            f"{int(one.ranks.rank.max(initial=0))} of {audit.num_features}",
+            str(int(one.ranks.identifiable.sum())),
+            "" if audit.feature_attack is None else _of(audit.feature_attack.count(one.agent)),
+            "" if audit.label_attack is None else _of(audit.label_attack.count(one.agent)),
+            CONSENSUS[one.weights],
+        )
+    console.print(table)
+    for line in describe_audit(audit):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def describe_audit(audit: "Audit") -> list[str]:
+    """The findings as sentences."""
+    seen, known = audit.boundary_vertices, audit.identifiable_vertices
+    lines = [
+        f"Algebra: over {'at most ' if audit.settings.patience else ''}{audit.steps} steps all {audit.num_features} "
+        f"features of {known} of {seen} boundary vertices "
+        "follow from the rows, for weights in general position."
+    ]
+    attack = audit.feature_attack
+    if attack is not None:
+        found, tried = attack.count()
+        guesses = ", ".join(f"{label.replace('_', ' ')} {rate:.1%}" for label, rate in attack.baselines.items())
+        lines.append(
+            f"Features: {attack.method} on the first {audit.attacked_steps} steps reconstructs {found} of {tried} "
+            f"vertices tried{_percent(found, tried)}, every feature to 0.1 % of the largest. Baselines: {guesses}."
+        )
+        if tried < seen:
+            lines.append(f"{tried} of {seen} boundary vertices were tried, drawn at random; --sample N tries more.")
+    labels = audit.label_attack
+    if labels is not None:
+        found, tried = labels.count()
+        lines.append(
+            f"Labels: one backward message gives {found} of {tried} labels of boundary training vertices"
+            f"{_percent(found, tried)}. Baseline, the most frequent class among them: {labels.baseline:.1%}."
+        )
+        if labels.counts and labels.counts_baseline is not None:
+            near = sum(labels.counts.values()) / len(labels.counts)
+            lines.append(
+                f"Class counts: a neighbour's first gradient gives {near:.1%} of its training set's distribution over "
+                f"classes. Baseline, the observer's own distribution: {labels.counts_baseline:.1%}."
+            )
+    if audit.membership is not None:
+        one = audit.membership
+        lines.append(
+            f"Membership: {one.runs} shadow runs tell training vertices from others with an AUC of {one.auc:.3f} "
+            f"(guessing: 0.5), and find {one.true_rate:.1%} of them at 1 % false alarms."
+        )
+    if audit.settings.masks:
+        lines.append(_describe_masking(audit))
+    lines.append("Which boundary vertices are training vertices stands in the plan. A stranger on the wire sees")
+    lines[-1] += " ciphertext: sizes and times of messages, nothing else."
+    lines.append(_advise(audit))
+    return lines
+
+
+def _describe_masking(audit: "Audit") -> str:
+    """Describe what masked consensus leaves to be learnt."""
+    agents = ", ".join(map(str, audit.separable))
+    found = f"psi of agents {agents} follows from the sums" if agents else "no agent's psi follows from the sums"
+    pads = {None: "", 0: "; no pad was used twice"}.get(audit.repeated_pads, f"; {audit.repeated_pads} pads came twice")
+    return f"Masked consensus: {found}{pads}."
+
+
+def _advise(audit: "Audit") -> str:
+    """List what reduces it."""
+    settings = audit.settings
+    ways = ["fewer edges between agents (--assignment metis)", "fewer hidden units (--hidden)"]
+    if settings.public_randomness:
+        ways.append("dropout masks of their owner (without --public-randomness)")
+    if settings.consensus_every and settings.consensus == "plain" and settings.compress == "none":
+        ways.append("weights hidden in sums (--consensus masked)")
+    if evaluation_gap(settings) < settings.steps:
+        ways.append("fewer evaluations (--evaluate-every)")
+    return f"What reduces it, but proves nothing: {'; '.join(ways)}. docs/privacy.md explains every line."
+
+
+def _name_curious(audit: "Audit") -> str:
+    numbers = ", ".join(map(str, audit.curious))
+    return f"agent {numbers}" if len(audit.curious) == 1 else f"the coalition of agents {numbers}"
+
+
+def _of(count: tuple[int, int]) -> str:
+    return f"{count[0]} of {count[1]}" if count[1] else "none"
+
+
+def _percent(found: int, tried: int) -> str:
+    return f" ({found / tried:.0%})" if tried else ""
