@@ -31,7 +31,8 @@ from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.program import make_schedule
 from gossamer.peers.protocol.exchanges import ExpectedMessages
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.hosts import build_host, build_share_host
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings, make_settings

@@ -21,7 +21,7 @@ import gossamer
 from gossamer.agents import training_step
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import run, start_run
-from gossamer.runs.deployment import build_host
+from gossamer.runs.hosts import build_host
 from gossamer.runs.secret_files import make_secrets
 from gossamer.runs.settings import make_settings
 

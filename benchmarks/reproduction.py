@@ -22,7 +22,8 @@ from gossamer.data import load, make_graph
 from gossamer.engines.simulation import run
 from gossamer.experiments.reproduction import Cache
 from gossamer.experiments.trials import num_workers, run_trials, train_alone
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import make_settings
 
 

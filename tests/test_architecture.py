@@ -47,6 +47,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "peers/shards/manifests.py",
     },
     "filelock": {"files.py"},
+    "dp_accounting": {"runs/budgets.py"},
     "safetensors": {"runs/tensors.py"},
     "msgpack": {"peers/protocol/wire.py"},
     "zmq": {"peers/network/sockets.py", "peers/network/monitor.py"},

@@ -46,6 +46,7 @@ def test_every_list_of_names_is_compared() -> None:
         "DECAY_NAMES",
         "DTYPE_NAMES",
         "KEEP_NAMES",
+        "PRIVACY_FORMS",
         "TASK_NAMES",
     }
 

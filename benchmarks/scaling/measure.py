@@ -12,7 +12,8 @@ import torch
 from gossamer.agents import Host, training_step
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import run
-from gossamer.runs.deployment import Deployment, build_host, make_deployment
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.memory import keep_memory
 from gossamer.runs.settings import make_settings
 

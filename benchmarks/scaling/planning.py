@@ -8,10 +8,10 @@ import gossamer
 from gossamer.agents.share import make_share
 from gossamer.assignment import partition_stream
 from gossamer.data import DataGraph
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host, prepare_cut
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.runs.shares import prepare_cut
 from scaling.measure import on_the_processor as timed
 
 

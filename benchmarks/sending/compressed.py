@@ -10,8 +10,8 @@ from gossamer.agents.consensus import parse_method
 from gossamer.data import load
 from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
 from gossamer.report.curves import save_figure, tidy
-from gossamer.runs.deployment import build_network
 from gossamer.runs.settings import make_settings
+from gossamer.runs.stages import build_network
 from sending.runs import WITHIN, compared, mean_of, verdict
 
 LENGTHS: dict[str, Trial] = {  # for all methods alike

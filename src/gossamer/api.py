@@ -19,6 +19,7 @@ from gossamer.report.result_text import describe_result, tabulate_result
 from gossamer.runs import directory, new_folders
 from gossamer.runs.advice import warn_after_training, warn_before_training
 from gossamer.runs.deployment import Progress
+from gossamer.runs.handover import train_stages
 from gossamer.runs.inference import predict_unlabelled
 from gossamer.runs.model_files import export_model, read_model
 from gossamer.runs.observers import Observer
@@ -133,9 +134,12 @@ def train(
         if settings.public_randomness:
             raise GossamerError("secrets are for a run without public_randomness: give one or the other")
         more["secrets"] = read_secrets(Path(secrets), range(settings.agents))
-    result = Result(start(graph, settings, progress=progress, initial=state, **more))
-    if result.run.engine.leads:
-        warn_before_training(result.run.deployment, settings)
+    run = start(graph, settings, progress=progress, initial=state, **more)
+    if run.engine.leads:
+        warn_before_training(run.deployment, settings)
+    result = Result(
+        train_stages(run, lambda name, last: display(name, 0, last) if display else Observer(), should_stop)
+    )
     if out is None:
         return finish(result, graph, None, observers, should_stop, display)
     folder = Path(out)

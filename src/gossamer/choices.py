@@ -110,6 +110,13 @@ COMPRESSION_FORMS = Choices(
         "choco:randk=SHARE": "public copies",
     }
 )
+PRIVACY_FORMS = Choices(
+    {
+        "none": "",
+        "node:epsilon=8,delta=1e-5": "a vertex's features, label and out-edges",
+        "edge:epsilon=4,delta=1e-5": "an edge inside an agent; docs/privacy.md",
+    }
+)
 ROW_CODEC_NAMES = Choices(
     {"none": "as they are", "quantised-16": "", "quantised-8": "16 or 8 bits by stochastic rounding, keeping the mean"},
     "gossamer.agents.row_codecs",

@@ -1,8 +1,10 @@
 """A launched training as a run: the results of the agents' processes, gathered into one run directory."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gossamer.agents.consensus.neighbour_slots import pad_slots
@@ -13,13 +15,16 @@ from gossamer.engines.simulation import start_run
 from gossamer.peers.metrics import read_metrics_log, score_agents
 from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
+from gossamer.peers.staged_work import HANDED_FILE
+from gossamer.runs import directory
 from gossamer.runs.advice import warn_before_training
 from gossamer.runs.deployment import Progress
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run, restore_weights
 from gossamer.runs.secret_files import make_secrets
 from gossamer.runs.settings import Settings
-from gossamer.runs.tensors import check_tensors, pack_state, read_tensors, unpack_state
+from gossamer.runs.stages import ENCODER, find_input_width
+from gossamer.runs.tensors import check_tensors, pack_state, read_arrays, read_tensors, unpack_state
 from gossamer.runs.training import ShouldStop, stationarity
 
 
@@ -43,6 +48,9 @@ def gather(
 ) -> Result:
     """Gather the agents' weights and sums into a finished run, then train its references; writes what `train` does."""
     folders = [run_folder(path, read_shard(path).membership) for path in folders]
+    if run.stage is not None:
+        run = replace(_follow_encoder(run, folders), seconds=run.seconds)
+        directory.save_start(folder, run)
     parts = []
     step = read_metrics_log(folders[0] / "metrics.jsonl")[-1]["step"]
     like = pack_state(run.host.params, run.host.state)
@@ -55,6 +63,24 @@ def gather(
     done = restore_weights(run, params, step, state)
     done.history = _read_history(done, folders)
     return finish(Result(done), graph, folder, (), should_stop, display)
+
+
+def _follow_encoder(run: Run, folders: list[Path]) -> Run:
+    """The graph network's run, from what the agents' encoders made of their vertices."""
+    stage, owner = run.stage, run.deployment.assignment
+    assert stage is not None
+    settings = stage.settings
+    encodings = np.zeros((len(owner), find_input_width(0, settings)), dtype=settings.dtype)
+    weights = []
+    for k, path in enumerate(folders):
+        encodings[owner == k] = read_arrays(path / ENCODER / HANDED_FILE)["handed"]
+        weights.append(read_tensors(path / ENCODER / "weights.safetensors"))
+    encoder = {name: torch.cat([one[name] for one in weights]) for name in weights[0] if name.startswith("layer.0.")}
+    while stage is not None and stage.name != ENCODER:  # nothing of a teacher's is needed any more
+        run = stage.follow(np.zeros((len(owner), run.deployment.graph.num_outputs)))
+        stage = run.stage
+    assert stage is not None
+    return replace(stage.follow(encodings), encoder=encoder)
 
 
 def _read_history(run: Run, folders: list[Path]) -> list[Record]:

@@ -21,7 +21,7 @@ from gossamer.errors import GossamerError
 from gossamer.model.layers import LAYERS
 from gossamer.model.losses import losses
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.runs.deployment import build_host
+from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
 

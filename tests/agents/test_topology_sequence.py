@@ -30,11 +30,10 @@ from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.process import PeerOptions
 from gossamer.peers.program import make_schedule
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import build_share_host
+from gossamer.runs.hosts import build_share_host, prepare_cut
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings
-from gossamer.runs.shares import prepare_cut
 from gossamer.runs.tensors import read_tensors
 
 LENGTH, STEPS, ETA = 3, 7, 0.05

@@ -10,7 +10,7 @@ from gossamer.agents import loss_gradient, training_step
 from gossamer.agents.batches import draw_mini_batch
 from gossamer.agents.step import step_size
 from gossamer.engines.simulation import run
-from gossamer.runs.deployment import training_of
+from gossamer.runs.hosts import training_of
 from gossamer.runs.settings import make_settings
 
 

@@ -14,7 +14,8 @@ from gossamer.engines.simulation import run
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.peers.process import PeerOptions, run_folder, run_peer, train_agent
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, build_host, make_deployment
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 

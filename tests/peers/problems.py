@@ -11,7 +11,8 @@ from gossamer.agents import Host, training_step
 from gossamer.data import make_graph
 from gossamer.engines.simulation import run_together
 from gossamer.peers.program import MessageSchedule, make_schedule
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import Settings, make_settings
 
 M, STEPS = 4, 7

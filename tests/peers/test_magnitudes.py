@@ -28,7 +28,8 @@ from gossamer.peers.protocol.magnitudes import (
     check_checkpoint,
 )
 from gossamer.peers.protocol.wire import Frame, RefusedError, encode
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import make_settings
 
 CONSENSUS = Outbox(Phase.CONSENSUS, 0, {}, {})

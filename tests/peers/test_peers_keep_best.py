@@ -14,7 +14,8 @@ from peers.processes import Agents, wait_until
 
 from gossamer.engines.simulation import Simulation
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.runs.deployment import Deployment, build_host
+from gossamer.runs.deployment import Deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors

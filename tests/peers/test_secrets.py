@@ -17,7 +17,8 @@ from gossamer.agents.salts import Secrets
 from gossamer.engines.simulation import SeparateAgents, run
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.deployment import Deployment, build_host
+from gossamer.runs.deployment import Deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.secret_files import SECRETS_FILE, make_secrets, read_secrets
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors

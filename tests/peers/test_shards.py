@@ -19,7 +19,8 @@ from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, build_host, build_share_host, make_deployment
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.hosts import build_host, build_share_host
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 

@@ -22,7 +22,7 @@ from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import PeerOptions, read_secret, run_peer, train_agent
 from gossamer.peers.shards.sites import POOLED_SETTINGS, make_site_shard, read_site_shard, write_site_shard
-from gossamer.peers.work import SiteWork
+from gossamer.peers.site_work import SiteWork
 from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors

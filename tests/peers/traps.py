@@ -11,7 +11,7 @@ from typing import Any
 
 from gossamer import files
 from gossamer.peers import process as peer
-from gossamer.peers import work
+from gossamer.peers import shard_work
 from gossamer.peers.network.sockets import Sockets
 from gossamer.peers.program import train_from
 from gossamer.peers.protocol.wire import FRAME
@@ -111,7 +111,7 @@ def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, .
         _enter(namespace)
     if trap is not None:
         runner = _TrapRunner(trap)
-        work.train_from, peer.Sockets, files.os.fsync = runner.begin, runner.sockets, runner.fsync  # type: ignore
+        shard_work.train_from, peer.Sockets, files.os.fsync = runner.begin, runner.sockets, runner.fsync  # type: ignore
     peer.run_peer(folder, peer.PeerOptions(give_up=LIMIT))
 
 

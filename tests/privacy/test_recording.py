@@ -12,13 +12,13 @@ from privacy.small import deploy
 
 from gossamer.agents.exchange import Phase
 from gossamer.engines.simulation import run_together
-from gossamer.peers import work
+from gossamer.peers import shard_work
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.program import train_from
 from gossamer.privacy.knowledge import find_knowledge
 from gossamer.privacy.recording import record_run
 from gossamer.privacy.tracing import trace_weights
-from gossamer.runs.deployment import build_host
+from gossamer.runs.hosts import build_host
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_recorded_messages_are_those_that_a_peer_receives_over_sockets(
                         for link in outbox.expected
                     )
 
-    monkeypatch.setattr(work, "train_from", listen)
+    monkeypatch.setattr(shard_work, "train_from", listen)
     assert in_threads(write_local_shards(tmp_path, deployment, settings)) == []
     recording = record_run(deployment, settings, (1,), settings.steps, run_together)
     recorded = [((m.plan, m.step, m.phase, m.index, m.link), m.content) for m in recording.received]

@@ -30,7 +30,8 @@ from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, write_site_shard
 from gossamer.runs import directory
-from gossamer.runs.deployment import build_share_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_share_host
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
 

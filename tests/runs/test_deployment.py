@@ -14,7 +14,8 @@ from gossamer.agents import Outbox, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import between_hosts, count_messages
 from gossamer.runs.settings import Settings, make_settings
 

@@ -24,7 +24,8 @@ from gossamer.errors import GossamerError
 from gossamer.model import make_shift
 from gossamer.report.predictions import write_predictions
 from gossamer.runs import directory
-from gossamer.runs.deployment import build_host, make_deployment
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import count_messages, total_bytes
 from gossamer.runs.observers import Observer
 from gossamer.runs.settings import Settings, make_settings

@@ -17,10 +17,9 @@ from gossamer.data.tasks import Task
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.report import curves
-from gossamer.runs.deployment import build_share_host
+from gossamer.runs.hosts import build_share_host, prepare_cut
 from gossamer.runs.records import Mask, ModelName
 from gossamer.runs.settings import make_settings
-from gossamer.runs.shares import prepare_cut
 
 RANKING = {"roc_auc", "average_precision"}
 OPTIONS: dict[str, Any] = {"agents": 4, "topology": "complete", "hidden": 5, "steps": 6, "evaluate_every": 3}

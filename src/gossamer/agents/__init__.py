@@ -2,6 +2,11 @@
 
 The code is organised as follows:
     step             one iteration of Algorithm 1 as a generator: forward, backward, descend, consensus
+    gradients        losses and exact gradients: forward and backward passes
+    private_gradient differentially private gradients (DP-SGD) of each agent's own examples
+    noisy_sums       sums over neighbours with noise, in place of rows (aggregation perturbation)
+    encoding         what a frozen encoder makes of each vertex, and shares without edges between agents
+    secret_streams   noise and samples that a secret of their owner decides
     host             a set of agents with their data, plans and weights
     share            the part of the data, of D and of C that a host's agents know
     planning         the same share, planned by sites that do not pool their data
@@ -31,11 +36,12 @@ The code is organised as follows:
 """
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.gradients import backward, forward, loss_gradient
 from gossamer.agents.host import Host, TrainingOptions, make_host
 from gossamer.agents.links import Link, factor
 from gossamer.agents.rules import UPDATE_RULES, make_rule
 from gossamer.agents.share import MASKS
-from gossamer.agents.step import backward, forward, loss_gradient, training_step
+from gossamer.agents.step import training_step
 
 __all__ = [
     "MASKS",

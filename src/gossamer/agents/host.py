@@ -41,6 +41,20 @@ CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of ti
 
 
 @dataclass(frozen=True)
+class PrivateSteps:
+    """Options of private gradients (private_gradient.py), the same at all agents but for their secrets."""
+
+    rate: float  # q, probability of an example to be in a step's sample
+    clip: float  # c, bound on the norm of an example's gradient
+    noise: float  # standard deviation of the noise over c
+    stage: int  # number of the stage: no noise serves two
+    secrets: Secrets  # of the hosted agents
+    # Other weights have other noise: a step that peers repeat after one of them lost its disk must not repeat it. Not
+    # in a simulation, where it would make the noise depend on the hosting.
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
 class TrainingOptions:
     """Options of Algorithm 1."""
 
@@ -57,6 +71,7 @@ class TrainingOptions:
     consensus: ConsensusMethod = field(default_factory=PlainMethod)
     row_codec: RowCodec | None = None  # of boundary rows; None: as they are
     keep_best: bool = False  # keep the weights of the best validation score
+    private: PrivateSteps | None = None  # differentially private gradients; None: exact ones
 
 
 @dataclass(frozen=True)

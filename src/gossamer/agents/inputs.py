@@ -45,5 +45,14 @@ class LayerInput:
         x = self.x if self.drop is None else self.drop(self.x)
         return x.index_select(0, torch.from_numpy(self.input_row))
 
+    def square_norms(self) -> Tensor:
+        """|x|^2 of each vertex that offers, without dropout."""
+        if isinstance(self.product, SelectedProduct):
+            return self.product.rows(None).square().sum(-1)
+        if isinstance(self.product, SparseProduct):
+            entries = torch.from_numpy(self.product.entry_row)
+            return self.x.new_zeros(len(self.input_row)).index_add_(0, entries, self.x.square())
+        return self.x.square().sum(-1).index_select(0, torch.from_numpy(self.input_row))
+
     def agent(self) -> Tensor:
         return torch.from_numpy(self.slab // self.powers)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from gossamer.agents.batches import split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
+from gossamer.agents.gradients import forward
 from gossamer.agents.host import Host
 from gossamer.agents.scores import ScoreSums, score_sums
-from gossamer.agents.step import forward
 from gossamer.model import Params
 
 EVALUATION = 1 << 20  # first number of an evaluation's parts, so that a codec draws other numbers than in training

@@ -51,6 +51,11 @@ class Pass:
         return LayerInput(x, self.products[index], used, plan.input_row, plan.slab, len(plan.gather.powers), index == 0)
 
     @property
+    def by_vertex(self) -> Tensor:
+        """Positions of the output rows in the order of their vertices."""
+        return torch.from_numpy(np.argsort(self.vertices))
+
+    @property
     def has_times(self) -> bool:
         """There is a batch axis."""
         return self.masks["train"].ndim == 2

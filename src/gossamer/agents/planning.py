@@ -4,6 +4,7 @@ A generator of exchanges like the training step, by messages between neighbours 
     handshake   compares what both endpoints of a link must agree on
     degrees     of boundary vertices: D_ij is a function of the adjacency matrix's A_ij and the degrees of i and j
     marks       of the receptive fields on boundary vertices, one exchange for each propagation
+    (private runs send neither degrees nor marks)
     counts      of all agents' vertices and examples, flooded from neighbour to neighbour
     distances   of every agent to the agent farthest from it, flooded likewise
     tree        distances to the root of the spanning tree for sums over all agents, and who is whose parent
@@ -63,6 +64,7 @@ class Site:
     terms: str  # settings and classes as text, which must be equal at all sites
     combination_row: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
     balanced: bool = False  # classes or labels have class weights
+    private: bool = False  # sums are noisy: neither degrees nor marks of labels are sent
 
     def boundary(self, z: int) -> Ints:
         """This site's vertices with an edge to agent z's, as positions in `data.vertices`, ascending."""
@@ -89,8 +91,8 @@ def list_message_shapes(site: Site) -> list[MessageShapes]:
     halo: MessageShapes = {Link(z, site.agent): (n,) for z in site.neighbours if (n := len(site.halo(z)))}
     return [
         from_each_neighbour(HANDSHAKE_LENGTH),
-        halo,  # degrees
-        *[halo] * (1 + 2 * propagations),  # marks: labels, then the fields of labels and those of all vertices
+        # Degrees, then marks: labels, the fields of labels and those of all vertices
+        *([] if site.private else [halo] * (2 + 2 * propagations)),
         *[from_each_neighbour(m * COUNTS_PER_AGENT + batch)] * (m - 1),
         *[from_each_neighbour(m)] * (m - 1),
         from_each_neighbour(1),  # tree: distance to the root, and whether the receiver is the parent
@@ -110,8 +112,11 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     row = _metropolis_row(site, handshakes) if site.combination_row is None else site.combination_row
 
     adjacency = build_adjacency(data.edges, data.weights, len(data.vertices))
-    degree = yield from exchange.fill_halo(adjacency.sum(1), check_degrees)
-    shift = make_shift(adjacency, site.shift, degree)
+    if site.private:
+        shift = sparse.csr_array((adjacency != 0).astype(np.float64))
+    else:
+        degree = yield from exchange.fill_halo(adjacency.sum(1), check_degrees)
+        shift = make_shift(adjacency, site.shift, degree)
     sources = sparse.csr_array((shift != 0).astype(np.int32).T)
 
     def find_sources(rows: VertexMask) -> Generator[Outbox, Inbox, VertexMask]:
@@ -124,14 +129,16 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
 
     train, labelled = data.masks["train"], np.zeros(len(own), dtype=bool)
     labelled[own] = train if data.batch is None else train.any(1)
-    labelled = (yield from exchange.fill_halo(labelled, check_marks)) > 0
+    if not site.private:
+        labelled = (yield from exchange.fill_halo(labelled, check_marks)) > 0
     train_fields = yield from fields(labelled)
     full_fields = yield from fields(np.ones(len(own), dtype=bool))
 
     counts = np.zeros((m, COUNTS_PER_AGENT))
     counts[k] = own.sum(), train.sum()
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
-    halos = {z: (len(site.halo(z)), int(labelled[site.halo(z)].sum())) for z in site.neighbours}
+    known_halos = () if site.private else site.neighbours
+    halos = {z: (len(site.halo(z)), int(labelled[site.halo(z)].sum())) for z in known_halos}
     known = Counts(k, counts[k], m, data.batch or 1, halos)
     # Every agent has vertices, so that its count is news wherever it arrives first: in the round of its distance.
     flooded, arrivals = yield from exchange.flood(np.concatenate([counts.reshape(-1), times]), known.check)

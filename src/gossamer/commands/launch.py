@@ -73,15 +73,16 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     from gossamer.observers.plain_lines import make_report_writer
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
     from gossamer.peers.metrics import score_agents
+    from gossamer.peers.staged_work import count_protocol_steps
     from gossamer.report import agent_tables
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
     directory.save_start(folder, state)
-    folders = write_local_shards(folder / "agents", state.deployment, state.settings, state.secrets)
+    folders = write_local_shards(folder / "agents", state.deployment, state.whole_settings, state.secrets)
     task, score = state.host.task, state.score.key(binned=True)
     began = time.monotonic()
-    m, steps = state.deployment.num_agents, state.settings.steps
+    m, steps = state.deployment.num_agents, count_protocol_steps(state.whole_settings)
     measure = partial(score_agents, task=task, width=graph.num_outputs, scale=state.target_scale)
     write_lines = make_report_writer(print_line, m, steps, score, measure)
     with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,10 +17,13 @@ from gossamer.agents.salts import Secrets
 from gossamer.data import DataGraph
 from gossamer.generators import Returned, advance
 from gossamer.model import Params
-from gossamer.runs.deployment import Deployment, Progress, build_host, make_deployment
+from gossamer.runs.deployment import Deployment, Progress, make_deployment
+from gossamer.runs.handover import hand_over
+from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.initial_weights import GivenWeights
-from gossamer.runs.run import Run, fingerprint_data
+from gossamer.runs.run import Run, Stage, fingerprint_data
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import GRAPH, STAGES, fit_settings, list_stages, stage_settings
 
 _T = TypeVar("_T")
 
@@ -87,7 +90,9 @@ class SeparateAgents:
         agents = range(self.deployment.num_agents)
         return [build_host(self.deployment, self.settings, [k], secrets=self.secrets.select([k])) for k in agents]
 
-    def __call__(self, host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
+    def _separate(self, host: Host) -> list[Host]:
+        """The agents of a host, each on its own."""
+
         def select(stacked: Params, agent: int, like: Params) -> Params:
             """An agent's part, without the neighbour slots that others alone need."""
             own = {name: part[agent : agent + 1] for name, part in stacked.items()}
@@ -95,13 +100,30 @@ class SeparateAgents:
                 name: (part if part.ndim < 2 else part[:, : like[name].shape[1]]).clone() for name, part in own.items()
             }
 
-        separate = [
+        return [
             replace(
                 one, params=select(host.params, k, one.params), state=select(host.state, k, one.state), step=host.step
             )
             for k, one in enumerate(self._hosts)
         ]
-        done, losses = zip(*run_together([training_step(one) for one in separate]), strict=True)
+
+    def hand_over(self, host: Host) -> Generator[Outbox, Inbox, Tensor]:
+        """What the stage hands over, of all vertices, by vertex."""
+        shares = [cut_share(self.deployment, self.settings, [k]) for k in range(self.deployment.num_agents)]
+        parts = run_together(
+            [
+                hand_over(self.deployment.stage, one, share, self.settings, self.secrets.select([k]))
+                for k, (one, share) in enumerate(zip(self._separate(host), shares, strict=True))
+            ]
+        )
+        whole = parts[0].new_zeros(shares[0].num_vertices, parts[0].shape[1])
+        for part, share in zip(parts, shares, strict=True):
+            whole[torch.from_numpy(share.vertices[share.hosted])] = part
+        return whole
+        yield  # messages pass between hosts here
+
+    def __call__(self, host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
+        done, losses = zip(*run_together([training_step(one) for one in self._separate(host)]), strict=True)
         params = {name: torch.cat([one.params[name] for one in done]) for name in host.params}
         state = {
             name: torch.cat([pad_slots(one.state[name], part) for one in done]) for name, part in host.state.items()
@@ -120,16 +142,31 @@ def start_run(
     shift: Any = None,
     initial: GivenWeights | None = None,
     secrets: Secrets | None = None,
+    encodings: NDArray[Any] | None = None,
 ) -> Run:
     """A run at step 0 with all agents on one host; a StartRun. With the secrets of a launch its steps have the launch's
     bits."""
-    settings = settings.fit_to(graph.task, graph.num_train_times)
+    settings = fit_settings(settings, graph)
     deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
-    run = Run(
-        settings, deployment, build_host(deployment, settings, secrets=secrets), fingerprint, Simulation(), own_shift
-    )
-    if secrets is None:
+
+    def start_stage(name: str, handed: NDArray[Any] | None) -> Run:
+        at = replace(deployment, stage=name, handed=handed)
+        host = build_host(at, settings, secrets=secrets)
+        run = Run(stage_settings(settings, name), at, host, fingerprint, Simulation(), own_shift, secrets=secrets)
+        separate = None if secrets is None else SeparateAgents(at, settings, secrets)
+        if separate is not None:
+            run.iterate = separate
+        if name != GRAPH:
+            share, after = cut_share(deployment, settings), STAGES[STAGES.index(name) + 1]
+
+            def finish(host: Host) -> Generator[Outbox, Inbox, Tensor]:
+                if separate is not None:
+                    return separate.hand_over(host)
+                return hand_over(name, host, share, settings, None)
+
+            run.stage = Stage(name, settings, share, finish, partial(start_stage, after))
         return run
-    return replace(run, secrets=secrets, iterate=SeparateAgents(deployment, settings, secrets))
+
+    return start_stage(GRAPH, encodings) if encodings is not None else start_stage(list_stages(settings)[0], None)

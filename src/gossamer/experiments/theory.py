@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.agents.gradients import loss_gradient
 from gossamer.agents.host import Host
 from gossamer.agents.measures import mean_params
-from gossamer.agents.step import loss_gradient, training_step
+from gossamer.agents.step import training_step
 from gossamer.data import DataGraph, make_graph
 from gossamer.engines.simulation import run, start_run
 from gossamer.experiments import bounds

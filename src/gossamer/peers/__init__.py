@@ -3,7 +3,9 @@
 The code is organised as follows:
     process           the process of a peer: shard, transport and protocol joined
     progress          reports of a peer's progress, and log lines
-    work              the work of a peer: plan its share with other sites, train
+    shard_work        training from a share that was cut
+    staged_work       the same in two stages: an encoder, then the graph network
+    site_work         planning at a site, whose share no one has cut, then training
     program           a training run as one generator of exchanges, and its schedule
     sender_lists      signed lists of who sends to whom in masked consensus, between sites
     sessions          log of the sessions whose pads an agent has drawn

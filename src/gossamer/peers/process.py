@@ -32,10 +32,12 @@ from gossamer.peers.protocol.statements import max_status_bytes
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 from gossamer.peers.scheduling import batch_scheduling
+from gossamer.peers.shard_work import Work
 from gossamer.peers.shards.membership import Membership
 from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
-from gossamer.peers.work import ShardWork, SiteWork, Work
+from gossamer.peers.site_work import SiteWork
+from gossamer.peers.staged_work import make_work
 
 BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
@@ -100,13 +102,13 @@ def _train(
     metrics, refusals = MetricsLog(folder / "metrics.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
     work: Work
     if isinstance(shard, Shard):
-        work = ShardWork(shard, folder, metrics, signatures)
+        work = make_work(shard, folder, metrics, signatures)
     else:
         work = SiteWork(shard, folder, metrics, signatures)
     config = ProtocolConfig(
         shard.membership,
         shard.settings.torch_dtype,
-        shard.settings.steps + work.first,
+        work.steps,
         work.keep,
         incarnation=secrets.randbits(62),
         max_step_gap=max_step_gap(shard.settings),

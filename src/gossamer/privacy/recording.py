@@ -20,8 +20,9 @@ from gossamer.agents.selection import has_waited, keep_if_best
 from gossamer.agents.share import MASKS
 from gossamer.agents.sums import TreeNode, plan_tree, sum_over_tree
 from gossamer.generators import delegate
-from gossamer.runs.deployment import Deployment, build_host
+from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import is_evaluated
+from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import Settings
 
 _Value = TypeVar("_Value")

@@ -11,6 +11,11 @@ The code is organised as follows:
     deployment       data, assignment and topology joined
     topologies       topologies without a training run
     connecting       C between the agents, certified
+    privacy_spec     the setting of differential privacy
+    budgets          epsilon from noise, and noise from epsilon
+    stages           networks and settings of a run's stages: an encoder, then the graph network
+    hosts            hosts of a run's agents, of either stage
+    handover         from the encoder's stage to the graph network's
     capacity         memory that weights and matrices need
     engine           the engine seam: how hosts' generators are driven
     run              a run: settings, host, engine, evaluations so far; prediction

@@ -12,23 +12,19 @@ from torch import Tensor
 
 from gossamer import topology
 from gossamer.agents.consensus.masked import check_senders
-from gossamer.agents.consensus.plain import PlainMethod
-from gossamer.agents.host import Host, TrainingOptions, draw_initial_params, make_host, make_share_host
-from gossamer.agents.rules import make_rule
-from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score
-from gossamer.agents.share import Share
 from gossamer.assignment import ASSIGNMENTS, assign, check_assignment, shared_edges
 from gossamer.data import DataGraph
 from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.data.standardisation import Transform, measure_transform
 from gossamer.errors import GossamerError, naming, shown
-from gossamer.model import Network, make_network, make_shift
+from gossamer.model import Network, make_shift
 from gossamer.model.modules import to_state_dict
-from gossamer.runs.capacity import check_agents, check_host
+from gossamer.runs.capacity import check_agents
 from gossamer.runs.connecting import certify_given, connect, require_assumptions
-from gossamer.runs.initial_weights import GivenWeights, InitialWeights, start_from, take_initial
+from gossamer.runs.initial_weights import GivenWeights, InitialWeights, take_initial
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import GRAPH, build_network, find_input_width, uses_masks
 from gossamer.topology import Progress as Progress
 
 
@@ -55,6 +51,8 @@ class Deployment:
     topologies: tuple[DeployedTopology, ...]
     initial: InitialWeights | None = None  # that all agents start from; None: drawn
     transform: Transform | None = None  # by which features and targets were standardised
+    stage: str = GRAPH  # of a run with an encoder (stages.py)
+    handed: NDArray[Any] | None = None  # [n, width], what the stage before has handed over
 
     def at(self, number: int) -> "Deployment":
         """The same deployment with one of its topologies alone."""
@@ -127,7 +125,7 @@ def make_deployment(
         owner = check_assignment(assignment, graph.num_vertices, m)
     else:
         owner = assign_vertices(graph, settings)
-    network = build_network(graph.num_features, graph.num_outputs, settings)
+    network = build_network(find_input_width(graph.num_features, settings), graph.num_outputs, settings)
     weights = take_initial(initial, settings, network)
     transform = choose_transform(graph, settings, weights)
     if transform is not None:
@@ -157,7 +155,7 @@ def _deploy(
     """A topology with the data edges that its links carry."""
     links = certificate.links
     require_assumptions(certificate.assumptions, settings)
-    if settings.masks:
+    if uses_masks(settings):
         check_senders(certificate.combination, range(settings.agents))
     carried = topology.carried_edges(graph.edges, owner, links)
     kept = graph.restrict_to(carried)
@@ -176,85 +174,6 @@ def choose_transform(graph: DataGraph, settings: Settings, initial: InitialWeigh
     if initial is not None:
         return initial.transform
     return measure_transform(graph) if settings.standardise else None
-
-
-def build_network(num_features: int, num_outputs: int, settings: Settings) -> Network:
-    """Build the network of the settings."""
-    return make_network(
-        settings.layers,
-        num_features,
-        num_outputs,
-        hidden=settings.hidden,
-        order=settings.order,
-        activation=settings.activation,
-        bias=settings.bias,
-        dropout=settings.dropout or 0.0,
-        input_dropout=settings.input_dropout,
-    )
-
-
-def training_of(settings: Settings) -> TrainingOptions:
-    """Training options of the settings."""
-    return TrainingOptions(
-        rule=make_rule(settings.update, settings.momentum),
-        step_size=settings.step_size,
-        step_decay=settings.step_decay,
-        weight_decay=settings.weight_decay,
-        decay_layers=settings.decay_layers,
-        consensus_every=settings.consensus_every,
-        mix_first=settings.mix_first,
-        batch=settings.batch or 0,
-        seed=settings.seed,
-        track=settings.tracks,
-        keep_best=settings.keep == "best",
-        row_codec=settings.row_codec,
-        consensus=settings.consensus_method if settings.agents > 1 else PlainMethod(),
-    )
-
-
-def build_host(
-    deployment: Deployment,
-    settings: Settings,
-    agents: Any = None,
-    hosting: NDArray[np.int64] | None = None,
-    secrets: Secrets | None = None,
-) -> Host:
-    """Build the host of all agents, or of the given ones; `hosting` [m] is the host of each agent."""
-    hosted = range(deployment.num_agents) if agents is None else agents
-    vertices = int(np.isin(deployment.assignment, list(hosted)).sum())
-    check_host(deployment.network, settings, len(hosted), vertices)
-    host = make_host(
-        deployment.graph,
-        [(one.shift, one.certificate.combination) for one in deployment.topologies],
-        deployment.network,
-        deployment.assignment,
-        hosted,
-        training_of(settings),
-        initial_deviation=settings.initial_deviation,
-        same_initial=settings.starts_alike,
-        dtype=settings.torch_dtype,
-        hosting=hosting,
-        balanced=settings.class_weights == "balanced",
-        secrets=secrets,
-    )
-    return start_from(host, None if deployment.initial is None else deployment.initial.params)
-
-
-def build_share_host(share: Share, settings: Settings, secrets: Secrets | None = None) -> Host:
-    """Build the host of a share's agents at step 0, from the share and the settings alone."""
-    choose_score(settings.score, share.task)
-    outputs = share.num_classes if share.num_classes is not None else int(share.targets.shape[-1])
-    network = build_network(int(share.features.shape[-1]), outputs, settings)
-    check_host(network, settings, len(share.agents), int(share.hosted.sum()))
-    params = draw_initial_params(
-        network,
-        share.agents,
-        settings.seed,
-        settings.initial_deviation,
-        settings.starts_alike,
-        settings.torch_dtype,
-    )
-    return start_from(make_share_host(share, network, training_of(settings), params, secrets), share.initial)
 
 
 def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:

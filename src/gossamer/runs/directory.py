@@ -11,6 +11,8 @@ transform.safetensors  offsets and scales by which features and targets were sta
 initial.safetensors    weights that all agents started from, if they were given: a model file without a header; beside
                        it initial.transform.safetensors, the transform that they belong to, if there is one
 secrets.json           secrets of the agents, if they decided dropout and quantisation noise (0600); for --resume
+encoder.safetensors    the agents' weights of the encoder, if there is one, `layer.0.weight` [agents, in, width] and so
+                       on, and encodings.safetensors, what it made of the vertices [n, width]
 curves.png             drawn by the caller
 """
 
@@ -40,12 +42,14 @@ from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets, write_secrets
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import find_input_width
 from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
 
 GOSSAMER_VERSION = version("gossamer")
 INITIAL_FILE = "initial.safetensors"
+ENCODER_FILE, ENCODINGS_FILE = "encoder.safetensors", "encodings.safetensors"
 
 
 @contextmanager
@@ -101,6 +105,10 @@ def save_start(folder: Path, run: Run) -> None:
             write_transform(find_transform_beside(folder / INITIAL_FILE), transform)
     if run.secrets is not None:
         write_secrets(folder / SECRETS_FILE, run.secrets)
+    if run.settings.encodes and run.stage is None and run.deployment.handed is not None:
+        write_tensors(folder / ENCODINGS_FILE, {"encodings": torch.from_numpy(run.deployment.handed)})
+    if run.encoder is not None:
+        write_tensors(folder / ENCODER_FILE, run.encoder)
     certificate = run.deployment.certificate.to_dict(
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
@@ -142,7 +150,7 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
     """Write run.json; `complete` once the run and its references are done."""
     content = {
         "format": FORMAT,
-        "settings": run.settings.model_dump(mode="json"),
+        "settings": run.whole_settings.model_dump(mode="json"),
         "data": {
             "name": run.description["name"],
             "fingerprint": run.fingerprint,
@@ -259,6 +267,8 @@ def _start_stored(
     initial = stored if stored.is_file() else None
     try:
         given = {"assignment": assignment, "combination": combination, "shift": shift, "initial": initial}
+        if settings.encodes:
+            given["encodings"] = _read_encodings(folder / ENCODINGS_FILE, graph.num_vertices, settings)
         run = start(graph, settings, **given, secrets=secrets)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
@@ -268,3 +278,11 @@ def _start_stored(
             f"{folder} was trained on"
         )
     return run
+
+
+def _read_encodings(path: Path, num_vertices: int, settings: Settings) -> Any:
+    width = find_input_width(0, settings)
+    stored = StoredArrays(path, read_arrays(path), "train the run again")
+    encodings = stored.take_finite("encodings", settings.dtype, num_vertices, width)
+    stored.finish()
+    return encodings

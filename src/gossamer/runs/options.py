@@ -46,6 +46,9 @@ class Options(TypedDict, total=False):
     initial_deviation: float | None
     same_initial: bool | None
     initial: str | Path | Mapping[str, Any] | None
+    encoder: int
+    encoder_steps: int
+    privacy: str
     seed: int
     public_randomness: bool
     compress: str

@@ -25,10 +25,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+# Defaults of runs that protect vertices: whatever would release numbers of training examples is off.
+NODE_PRIVATE = {"standardise": False, "keep": "last", "dropout": 0.0, "weight_decay": 0.0}
+
+
 def fill_from_preset(values: dict[str, Any]) -> dict[str, Any]:
-    """Put the preset's values in place of those that are not given; an unknown preset has none and is refused later."""
-    name = values.get("preset", "default")
-    return {**PRESETS.get(name, {}), **values} if isinstance(name, str) else values
+    """Put the preset's values, and those of private runs, in place of what is not given; an unknown preset has none and
+    is refused later."""
+    name, privacy = values.get("preset", "default"), values.get("privacy")
+    private = NODE_PRIVATE if isinstance(privacy, str) and privacy.startswith("node:") else {}
+    return {**PRESETS.get(name, {}), **private, **values} if isinstance(name, str) else values
 
 
 def fit_defaults(task: "Task", times: int | None) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from gossamer.agents.ranking import rank_outputs, score_exactly
 from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import ScoreKind, Scores, choose_score, compute_scores
 from gossamer.agents.selection import has_waited, restore_best
+from gossamer.agents.share import Share
 from gossamer.agents.step import training_step
 from gossamer.data import DataGraph
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
+from gossamer.model import Params
 from gossamer.runs.deployment import Deployment, Progress
 from gossamer.runs.engine import Engine
 from gossamer.runs.evaluated_steps import is_evaluated
@@ -32,6 +34,17 @@ from gossamer.runs.tensors import check_tensors
 
 StepFunction = Callable[[Host], Generator[Outbox, Inbox, tuple[Host, Tensor]]]  # one step, as training_step takes it
 SHIFT_MARK = " with the shift "  # in the fingerprint of a run whose user gave D
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage before the graph network's: what follows when its steps are done (handover.py)."""
+
+    name: str
+    settings: Settings  # of the whole run
+    share: Share  # with the edges between agents
+    hand_over: Callable[[Host], Generator[Outbox, Inbox, Tensor]]  # to the next stage [hosted, width]
+    follow: "Callable[[NDArray[Any]], Run]"  # the next stage's run at step 0, from what all hand over [n, width]
 
 
 @dataclass
@@ -50,12 +63,19 @@ class Run:
     share_transform: Transform | None = None  # of the share that a host has read
     secrets: Secrets | None = None  # of all agents, for dropout and quantisation noise; None: drawn from the seed
     iterate: StepFunction = training_step
+    stage: Stage | None = None  # None: the graph network's
+    encoder: Params | None = None  # all agents' weights of the encoder, once it is trained, where the process leads
 
     @property
     def deployment(self) -> Deployment:
         if self.full_deployment is None:
             raise AssertionError("this run knows its shares only")
         return self.full_deployment
+
+    @property
+    def whole_settings(self) -> Settings:
+        """Settings of the run, whichever of its stages this is."""
+        return self.settings if self.stage is None else self.stage.settings
 
     @property
     def transform(self) -> Transform | None:
@@ -151,9 +171,10 @@ class StartRun(Protocol):
         shift: Any = None,
         initial: GivenWeights | None = None,
         secrets: Secrets | None = None,
+        encodings: NDArray[Any] | None = None,
     ) -> Run:
         """A run at step 0, by the settings or by an assignment, a C, a shift operator D, initial weights or secrets
-        that the user gives."""
+        that the user gives. With an encoder it is the first stage's run, unless there are `encodings` already."""
         ...
 
 

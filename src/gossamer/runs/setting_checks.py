@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import GossamerError, shown
 from gossamer.runs.hints import make_hint
+from gossamer.runs.privacy_spec import parse_privacy
+
+if TYPE_CHECKING:
+    from gossamer.runs.settings import Settings
 
 MOST_COMPLAINTS = 10  # of one file, in a message
 
@@ -35,6 +39,42 @@ def check_compression(value: str) -> str:
     except GossamerError as error:
         raise ValueError(str(error)) from None
     return value
+
+
+def check_privacy(value: str) -> str:
+    """Refuse what is no level of privacy with its bounds."""
+    try:
+        parse_privacy(value)
+    except GossamerError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def check_protection(settings: "Settings") -> None:
+    """Refuse settings under which a proof of privacy would not hold, or an encoder nothing to bound."""
+    spec = settings.privacy_spec
+    if settings.encodes and settings.layers == "mlp" and spec is None:
+        raise ValueError("layers = 'mlp' sends no rows, so that an encoder bounds nothing; leave encoder out")
+    if settings.encodes and settings.initial is not None:
+        raise ValueError(
+            "initial weights are for networks without an encoder; leave out initial, or encoder and privacy"
+        )
+    if spec is None:
+        return
+    if settings.public_randomness:
+        raise ValueError("privacy needs noise that others do not know; leave out public_randomness")
+    if spec.level == "node":
+        wrong = {
+            "class_weights": settings.class_weights != "none",
+            "standardise": settings.standardise,
+            "keep = 'best'": settings.keep == "best",
+        }
+        for name, given in wrong.items():
+            if given:
+                raise ValueError(
+                    f"{name} would release numbers of the training examples that no budget counts; leave it out with "
+                    "privacy = 'node:...'"
+                )
 
 
 def check_codecs(bits: int, codec: str) -> None:

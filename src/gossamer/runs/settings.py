@@ -8,29 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from gossamer.choices import (
-    ACTIVATION_NAMES,
-    ASSIGNMENT_NAMES,
-    BOUNDARY_BITS,
-    CLASS_WEIGHT_NAMES,
-    COMPRESSION_FORMS,
-    CONSENSUS_NAMES,
-    DECAY_NAMES,
-    DTYPE_NAMES,
-    KEEP_NAMES,
-    LAYER_NAMES,
-    MIXING_NAMES,
-    PRESET_NAMES,
-    ROW_CODEC_NAMES,
-    SCORE_NAMES,
-    SHIFT_NAMES,
-    TASK_NAMES,
-    TOPOLOGY_NAMES,
-    UPDATE_NAMES,
-)
+from gossamer import choices as known
 from gossamer.errors import GossamerError
 from gossamer.runs import setting_checks as checks
 from gossamer.runs.presets import fill_from_preset, fit_defaults
+from gossamer.runs.privacy_spec import PrivacySpec, parse_privacy
 
 if TYPE_CHECKING:
     import torch
@@ -65,8 +47,8 @@ class Settings(BaseModel):
         description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
         "refusing them.",
     )
-    task: Annotated[str, AfterValidator(TASK_NAMES.check)] = Field(
-        default="auto", description=f"What to predict: {TASK_NAMES}."
+    task: Annotated[str, AfterValidator(known.TASK_NAMES.check)] = Field(
+        default="auto", description=f"What to predict: {known.TASK_NAMES}."
     )
     standardise: bool = Field(
         default=True,
@@ -76,11 +58,12 @@ class Settings(BaseModel):
     agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
     assignment: Text = Field(
         default="bfs",
-        description=f"Who holds which vertex: {', '.join(ASSIGNMENT_NAMES.describe())}, or a CSV file with columns "
-        "vertex,agent.",
+        description=f"Who holds which vertex: {', '.join(known.ASSIGNMENT_NAMES.describe())}, or a CSV file with "
+        "columns vertex,agent.",
     )
-    topology: Annotated[str, AfterValidator(TOPOLOGY_NAMES.check)] = Field(
-        default="admm", description=f"Which agents talk: {TOPOLOGY_NAMES}; data edges that no link carries are dropped."
+    topology: Annotated[str, AfterValidator(known.TOPOLOGY_NAMES.check)] = Field(
+        default="admm",
+        description=f"Which agents talk: {known.TOPOLOGY_NAMES}; data edges that no link carries are dropped.",
     )
     gap: float = Field(
         default=0.5,
@@ -91,25 +74,24 @@ class Settings(BaseModel):
     nonnegative: bool = Field(
         default=False, description="No negative weights in a designed topology or by fastest mixing."
     )
-    mixing: Annotated[str, AfterValidator(MIXING_NAMES.check)] = Field(
-        default="metropolis", description=f"Weights of C on links that were not designed: {MIXING_NAMES}."
+    mixing: Annotated[str, AfterValidator(known.MIXING_NAMES.check)] = Field(
+        default="metropolis", description=f"Weights of C on links that were not designed: {known.MIXING_NAMES}."
     )
     keep_links: float = Field(
         default=1.0,
         gt=0,
         le=1,
-        description="Share of the links to keep, chosen at random but connected; below 1 the weights are those of "
-        "--mixing.",
+        description="Share of the links to keep, chosen at random but connected, with the weights of --mixing.",
     )
-    layers: Annotated[str, AfterValidator(LAYER_NAMES.check)] = Field(
-        default="gcn", description=f"Kind of layers: {LAYER_NAMES}."
+    layers: Annotated[str, AfterValidator(known.LAYER_NAMES.check)] = Field(
+        default="gcn", description=f"Kind of layers: {known.LAYER_NAMES}."
     )
     order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
     hidden: Annotated[tuple[Width, ...], BeforeValidator(checks.split_widths), Field(max_length=MOST_LAYERS)] = Field(
         default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
     )
-    activation: Annotated[str, AfterValidator(ACTIVATION_NAMES.check)] = Field(
-        default="relu", description=f"After hidden layers: {ACTIVATION_NAMES}."
+    activation: Annotated[str, AfterValidator(known.ACTIVATION_NAMES.check)] = Field(
+        default="relu", description=f"After hidden layers: {known.ACTIVATION_NAMES}."
     )
     bias: bool = Field(default=True, description="Give layers a bias.")
     dropout: float | None = Field(
@@ -119,14 +101,14 @@ class Settings(BaseModel):
         description="Dropout between layers, and on the input unless that is set; by default 0.5, for real values 0.",
     )
     input_dropout: float | None = Field(default=None, ge=0, lt=1, description="Dropout on the input.")
-    shift: Annotated[str, AfterValidator(SHIFT_NAMES.check)] = Field(
-        default="auto", description=f"Shift operator D: {SHIFT_NAMES}."
+    shift: Annotated[str, AfterValidator(known.SHIFT_NAMES.check)] = Field(
+        default="auto", description=f"Shift operator D: {known.SHIFT_NAMES}."
     )
-    preset: Annotated[str, AfterValidator(PRESET_NAMES.check)] = Field(
-        default="default", description=f"Values of the settings that are not given: {PRESET_NAMES}."
+    preset: Annotated[str, AfterValidator(known.PRESET_NAMES.check)] = Field(
+        default="default", description=f"Values of the settings that are not given: {known.PRESET_NAMES}."
     )
-    update: Annotated[str, AfterValidator(UPDATE_NAMES.check)] = Field(
-        default="adam", description=f"Update rule: {UPDATE_NAMES}."
+    update: Annotated[str, AfterValidator(known.UPDATE_NAMES.check)] = Field(
+        default="adam", description=f"Update rule: {known.UPDATE_NAMES}."
     )
     momentum: float = Field(default=0.9, ge=0, lt=1, description="Decay of momentum and of adam's first statistic.")
     step_size: float = Field(
@@ -141,11 +123,11 @@ class Settings(BaseModel):
     weight_decay: float = Field(
         default=5e-4, ge=0, le=MOST_FACTOR, description="Factor of half the squared weights in the loss."
     )
-    decay_layers: Annotated[str, AfterValidator(DECAY_NAMES.check)] = Field(
-        default="first", description=f"Layers whose weights decay: {DECAY_NAMES}."
+    decay_layers: Annotated[str, AfterValidator(known.DECAY_NAMES.check)] = Field(
+        default="first", description=f"Layers whose weights decay: {known.DECAY_NAMES}."
     )
-    class_weights: Annotated[str, AfterValidator(CLASS_WEIGHT_NAMES.check)] = Field(
-        default="none", description=f"Weights of classes or labels in the loss: {CLASS_WEIGHT_NAMES}."
+    class_weights: Annotated[str, AfterValidator(known.CLASS_WEIGHT_NAMES.check)] = Field(
+        default="none", description=f"Weights of classes or labels in the loss: {known.CLASS_WEIGHT_NAMES}."
     )
     batch: int | None = Field(
         default=None,
@@ -154,8 +136,8 @@ class Settings(BaseModel):
         description="Time steps in a mini-batch, drawn from the seed; 0 takes all, by default 64 of 256 and more.",
     )
     steps: StepCount = Field(default=200, description="Number of iterations; 0 writes the initial weights.")
-    consensus: Annotated[str, AfterValidator(CONSENSUS_NAMES.check)] = Field(
-        default="plain", description=f"How weights are mixed: {CONSENSUS_NAMES}."
+    consensus: Annotated[str, AfterValidator(known.CONSENSUS_NAMES.check)] = Field(
+        default="plain", description=f"How weights are mixed: {known.CONSENSUS_NAMES}."
     )
     consensus_every: StepCount = Field(default=1, description="Mix every so many steps; 0 never.")
     track: bool | None = Field(
@@ -166,12 +148,12 @@ class Settings(BaseModel):
     mix_first: bool = Field(
         default=False, description="Mix the weights before the update (and its statistics) instead of after it."
     )
-    keep: Annotated[str, AfterValidator(KEEP_NAMES.check)] = Field(
-        default="best", description=f"Weights to keep at the end: {KEEP_NAMES}."
+    keep: Annotated[str, AfterValidator(known.KEEP_NAMES.check)] = Field(
+        default="best", description=f"Weights to keep at the end: {known.KEEP_NAMES}."
     )
     patience: StepCount = Field(default=0, description="Stop when the best score is so many steps old; 0 never does.")
-    score: Annotated[str, AfterValidator(SCORE_NAMES.check)] = Field(
-        default="auto", description=f"Score to validate on: {SCORE_NAMES}."
+    score: Annotated[str, AfterValidator(known.SCORE_NAMES.check)] = Field(
+        default="auto", description=f"Score to validate on: {known.SCORE_NAMES}."
     )
     initial_deviation: float | None = Field(
         default=None,
@@ -186,21 +168,29 @@ class Settings(BaseModel):
         "track do.",
     )
     initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
+    encoder: Annotated[int, Field(ge=0, le=MOST_WIDTH)] = Field(
+        default=0,
+        description="Numbers a vertex of a frozen encoder, through which alone rows show features; 0: no encoder.",
+    )
+    encoder_steps: StepCount = Field(default=200, description="Number of iterations that train the encoder.")
+    privacy: Annotated[str, Field(max_length=200), AfterValidator(checks.check_privacy)] = Field(
+        default="none", description=f"Differential privacy: {known.PRIVACY_FORMS}."
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Decides everything random.")
     public_randomness: bool = Field(
         default=False,
         description="Peers draw dropout and quantisation noise from the seed, as train does, not from owners' secrets.",
     )
     compress: Annotated[str, Field(max_length=100), AfterValidator(checks.check_compression)] = Field(
-        default="none", description=f"Compress what consensus sends: {COMPRESSION_FORMS}."
+        default="none", description=f"Compress what consensus sends: {known.COMPRESSION_FORMS}."
     )
-    boundary_bits: Annotated[int, AfterValidator(BOUNDARY_BITS.check)] = Field(
+    boundary_bits: Annotated[int, AfterValidator(known.BOUNDARY_BITS.check)] = Field(
         default=0,
-        description=f"Bits of a number in the boundary rows that agents send while training: {BOUNDARY_BITS}; the same "
-        "as the boundary codec quantised-16 or quantised-8.",
+        description=f"Bits of a number in the boundary rows that agents send while training: {known.BOUNDARY_BITS}; "
+        "the same as the boundary codec quantised-16 or quantised-8.",
     )
-    boundary_codec: Annotated[str, AfterValidator(ROW_CODEC_NAMES.check)] = Field(
-        default="none", description=f"Codec of the boundary rows that agents send: {ROW_CODEC_NAMES}."
+    boundary_codec: Annotated[str, AfterValidator(known.ROW_CODEC_NAMES.check)] = Field(
+        default="none", description=f"Codec of the boundary rows that agents send: {known.ROW_CODEC_NAMES}."
     )
     evaluate_every: int | None = Field(
         default=None,
@@ -209,8 +199,8 @@ class Settings(BaseModel):
         description="Steps between two evaluations; by default 1 for the first 20 steps, then 10.",
     )
     checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
-    dtype: Annotated[str, AfterValidator(DTYPE_NAMES.check)] = Field(
-        default="float32", description=f"Numbers: {DTYPE_NAMES}."
+    dtype: Annotated[str, AfterValidator(known.DTYPE_NAMES.check)] = Field(
+        default="float32", description=f"Numbers: {known.DTYPE_NAMES}."
     )
     threads: int = Field(
         default=0,
@@ -230,6 +220,7 @@ class Settings(BaseModel):
         checks.check_codecs(self.boundary_bits, self.boundary_codec)
         checks.check_patience(self.patience, self.keep)
         checks.check_masking(self.consensus, self.compress)
+        checks.check_protection(self)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":
@@ -254,6 +245,15 @@ class Settings(BaseModel):
     def masks(self) -> bool:
         """Agents send masked weights; one agent sends none, nor do those that never mix."""
         return self.consensus == "masked" and self.agents > 1 and self.consensus_every > 0
+
+    @property
+    def encodes(self) -> bool:
+        """An encoder is trained before the graph network."""
+        return self.encoder > 0 or self.privacy != "none"
+
+    @property
+    def privacy_spec(self) -> PrivacySpec | None:
+        return parse_privacy(self.privacy)
 
     @property
     def row_codec(self) -> "RowCodec | None":

@@ -17,10 +17,10 @@ from gossamer.model import Network
 from gossamer.model.gather import Gather, VertexMask
 from gossamer.runs.arrays import INITIAL_PREFIX, INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
-from gossamer.runs.deployment import build_network
 from gossamer.runs.link_checks import take_senders, take_tree
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import build_network, find_input_width, uses_masks
 from gossamer.runs.transforms import TRANSFORM_PREFIX, take_transform
 
 ROW_ERROR = 1e-6  # by which the sum of a row of C may differ from 1 (A1)
@@ -39,7 +39,7 @@ def take_share(
     if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
         arrays.refuse("mask.train", "no more examples and vertices than the manifest gives all agents", "more")
     outputs = sizes.num_classes if sizes.num_classes is not None else int(targets.shape[-1])
-    network = build_network(int(features.shape[-1]), outputs, settings)
+    network = build_network(find_input_width(int(features.shape[-1]), settings), outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, len(agents), int(hosted.sum()))
     gathers = network.gathers
@@ -54,7 +54,7 @@ def take_share(
         shape, mixes = (len(agents), m), settings.consensus_every > 0
         combination = _take_combination(arrays, f"{prefix}combination", shape, agents, known, mixes)
         senders = None
-        if settings.masks and not isinstance(sizes, RankManifest):  # ranks of a job trust each other
+        if uses_masks(settings) and not isinstance(sizes, RankManifest):  # ranks of a job trust each other
             senders = take_senders(arrays, f"{prefix}senders", combination[0], agents[0], m)
         topologies.append(TopologyShare(entries, train, full, combination, senders))
     train_times = None if times is None else _take_train_times(arrays, times, masks["train"])

@@ -6,7 +6,6 @@ share.safetensors    the share of data, shift operator and C
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,14 +13,12 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from gossamer.agents.share import Share, Whole, make_whole
+from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.runs.arrays import INITIAL_PREFIX, StoredArrays, topology_prefix
-from gossamer.runs.deployment import Deployment
 from gossamer.runs.documents import check_format, read_json, to_json, validate
 from gossamer.runs.manifests import SHARD_FORMAT, Manifest, ShareSizes
-from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_arrays, write_tensors
 from gossamer.runs.transforms import TRANSFORM_PREFIX
 
@@ -29,16 +26,6 @@ MANIFEST = "shard.json"
 MAX_MANIFEST_BYTES = 1 << 24  # of a manifest
 REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
-
-
-def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
-    """Prepare the whole from which shares are cut."""
-    topologies = [(one.shift, one.certificate.combination) for one in deployment.topologies]
-    balanced = settings.class_weights == "balanced"
-    gathers = deployment.network.gathers
-    whole = make_whole(deployment.graph, topologies, gathers, deployment.assignment, balanced=balanced)
-    initial = None if deployment.initial is None else deployment.initial.params
-    return replace(whole, initial=initial, transform=deployment.transform)
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -14,8 +14,9 @@ from gossamer.data.arrays import read_array
 from gossamer.data.rows import read_matrix
 from gossamer.errors import FileError, GossamerError, naming
 from gossamer.runs.connecting import connect
-from gossamer.runs.deployment import assign_vertices, build_network
+from gossamer.runs.deployment import assign_vertices
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import build_network
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
-from gossamer.runs.deployment import build_network
 from gossamer.runs.directory import read_manifest, read_run_settings
 from gossamer.runs.run import SHIFT_MARK, Run
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import build_network
 from gossamer.runs.tensors import check_tensors, read_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, read_transform
 

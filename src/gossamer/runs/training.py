@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
+from gossamer.agents.gradients import loss_gradient
 from gossamer.agents.host import Host
 from gossamer.agents.measures import MAGNITUDE_LIMIT, disagreement
 from gossamer.agents.selection import find_best_step, keep_if_best
-from gossamer.agents.step import loss_gradient
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
 from gossamer.runs.advice import warn_of_agents_apart
@@ -161,6 +161,6 @@ def _check_weights(run: Run) -> None:
 
 def baseline_settings(settings: Settings) -> dict[Reference, Settings]:
     """The comparison models, trained the same way: the centralised network, and the same without the graph."""
-    alone = {"agents": 1, "assignment": "bfs", "topology": "complete"}
+    alone = {"agents": 1, "assignment": "bfs", "topology": "complete", "encoder": 0, "privacy": "none"}
     plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}
     return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}

@@ -5,6 +5,8 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,14 @@ from gossamer.engines.cluster.engine import Cluster, LostRank
 from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
 from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import Deployment, Progress, build_host, build_network, make_deployment
+from gossamer.runs.deployment import Deployment, Progress, make_deployment
 from gossamer.runs.directory import GOSSAMER_VERSION
+from gossamer.runs.handover import hand_over
+from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.initial_weights import GivenWeights, InitialWeights
-from gossamer.runs.run import Run, fingerprint_data
+from gossamer.runs.run import Run, Stage, fingerprint_data
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import GRAPH, STAGES, build_network, fit_settings, list_stages, stage_settings
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # environment variable of torchrun
 
@@ -100,12 +105,13 @@ def start_on_ranks(
     shift: Any = None,
     initial: GivenWeights | None = None,
     secrets: Secrets | None = None,
+    encodings: NDArray[Any] | None = None,
 ) -> Run:
     """A run at step 0 with this rank's agents alone on its host; a StartRun.
 
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
-    settings = settings.fit_to(graph.task, graph.num_train_times)
+    settings = fit_settings(settings, graph)
     check_same_run(settings, graph.fingerprint())
     size = distributed.num_ranks()
     if size > settings.agents:
@@ -113,10 +119,20 @@ def start_on_ranks(
     deployment = _agree_on_deployment(graph, settings, progress, assignment, combination, shift, initial)
     hosting = divide_agents(deployment, size)
     engine = make_engine(hosting, settings)
-    host = build_host(deployment, settings, engine.agents_of(engine.rank), hosting, secrets)
-    own_shift = shift is not None
+    agents, own_shift = engine.agents_of(engine.rank), shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)
-    return Run(settings, deployment, host, fingerprint, engine, own_shift, secrets=secrets)
+
+    def start_stage(name: str, handed: NDArray[Any] | None) -> Run:
+        at = replace(deployment, stage=name, handed=handed)
+        host = build_host(at, settings, agents, hosting, secrets)
+        run = Run(stage_settings(settings, name), at, host, fingerprint, engine, own_shift, secrets=secrets)
+        if name != GRAPH:
+            share, after = cut_share(deployment, settings, agents, hosting), STAGES[STAGES.index(name) + 1]
+            finish = partial(hand_over, name, share=share, settings=settings, secrets=secrets)
+            run.stage = Stage(name, settings, share, finish, partial(start_stage, after))
+        return run
+
+    return start_stage(GRAPH, encodings) if encodings is not None else start_stage(list_stages(settings)[0], None)
 
 
 def make_engine(hosting: NDArray[np.int64], settings: Settings) -> Cluster:

@@ -13,13 +13,14 @@ from gossamer.engines.cluster.job import check_same_run, divide_agents, make_eng
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError, shown
 from gossamer.runs import directory, new_folders
-from gossamer.runs.deployment import Progress, build_share_host, make_deployment
+from gossamer.runs.deployment import Progress, make_deployment
+from gossamer.runs.hosts import build_share_host, prepare_cut
 from gossamer.runs.manifests import RankManifest
 from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, read_folder, write_folder
 
 
 def is_cut(folder: Path) -> bool:

@@ -26,7 +26,7 @@ SUSPICIOUS = 1e6  # a received number that is reported when a run diverges
 
 
 class PlannedExchange(NamedTuple):
-    """An exchange with the plan ("train", "full" or "site") and the step that it belongs to."""
+    """An exchange with the plan (one of wire.PLANS) and the step that it belongs to."""
 
     plan: str
     step: int

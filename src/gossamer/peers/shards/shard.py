@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.agents.consensus.masked import list_senders
+from gossamer.agents.noisy_sums import hide_degrees
 from gossamer.agents.share import Share, make_share
 from gossamer.agents.sums import plan_tree
 from gossamer.errors import GossamerError
@@ -22,9 +23,11 @@ from gossamer.peers.shards.manifests import ShardManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import evaluation_gap
+from gossamer.runs.hosts import prepare_cut
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
-from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, prepare_cut, read_folder, write_folder
+from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, read_folder, write_folder
+from gossamer.runs.stages import uses_masks
 from gossamer.runs.stored_settings import read_stored_settings
 
 
@@ -69,8 +72,10 @@ def cut_shards(
         neighbours = {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()}
         membership = Membership(k, run, contacts[k], neighbours, tuple(verify_keys or [None] * m))
         share = replace(make_share(whole, [k]), tree=tree[k])
-        if settings.masks:
+        if uses_masks(settings):
             share = add_senders(share, [list_senders(one.combination, k) for one in whole.topologies])
+        if settings.privacy_spec is not None:
+            share = hide_degrees(share)
         shards.append(Shard(membership, share, settings, keep))
     return shards
 

@@ -28,10 +28,10 @@ from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
-from gossamer.runs.deployment import build_network
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.share_checks import take_site
 from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
+from gossamer.runs.stages import build_network, check_encoded_data, find_input_width, find_private_settings, uses_masks
 from gossamer.runs.stored_settings import read_stored_settings
 
 POOLED_SETTINGS = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
@@ -56,7 +56,7 @@ class SiteShard:
     def site(self) -> Site:
         """The input of planning."""
         settings, data = self.settings, self.data
-        network = build_network(int(data.features.shape[-1]), data.num_outputs, settings)
+        network = build_network(find_input_width(int(data.features.shape[-1]), settings), data.num_outputs, settings)
         common = {name: value for name, value in settings.model_dump().items() if name not in LOCAL_SETTINGS}
         return Site(
             self.membership.agent,
@@ -71,6 +71,7 @@ class SiteShard:
             ),
             self.weights,
             settings.class_weights == "balanced",
+            settings.privacy_spec is not None,
         )
 
 
@@ -85,6 +86,9 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     neighbours, keys = _neighbours(path, given.neighbours, agent, m)
     data = read_site(path.parent / given.data, agent, given.classes, given.task)
     settings = settings.fit_to(data.task, data.batch)  # a site does not know at which times others have examples
+    if settings.encodes:
+        check_encoded_data(settings, data.batch, data.sample_weights is not None, given.data)
+        settings = find_private_settings(settings)
     with naming(path):
         choose_score(settings.score, data.task)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
@@ -97,7 +101,7 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     weights = None
     if given.combination is not None:
         weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
-    if settings.masks:
+    if uses_masks(settings):
         row = np.isin(np.arange(m), list(neighbours)) / m if weights is None else weights
         with naming(path):
             check_senders(row[None], [agent])

@@ -1,0 +1,132 @@
+"""The work of a peer from a share that was cut: training, with checkpoints, metrics, and the pads of a session."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from gossamer.agents.consensus import Consensus
+from gossamer.agents.consensus.masked import MaskedConsensus, Pads
+from gossamer.agents.exchange import Inbox
+from gossamer.agents.host import Host
+from gossamer.agents.selection import restore_best
+from gossamer.agents.share import Share
+from gossamer.files import PRIVATE
+from gossamer.generators import delegate
+from gossamer.peers.checkpoints import CheckpointStore
+from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.program import Value, make_schedule, train_from
+from gossamer.peers.protocol.config import RecoveryStore
+from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
+from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
+from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
+from gossamer.peers.protocol.wire import Position
+from gossamer.peers.sessions import log_session
+from gossamer.peers.shards.shard import Shard
+from gossamer.runs.settings import Settings
+from gossamer.runs.tensors import write_tensors
+
+
+class Work(Protocol):
+    """The program of an agent in the protocol, with what the protocol must know of it."""
+
+    @property
+    def first(self) -> int:
+        """The protocol's step at which training begins."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the protocol."""
+
+    @property
+    def keep(self) -> int:
+        """Number of checkpoints that an agent keeps at most."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+
+    @property
+    def store(self) -> RecoveryStore: ...
+
+    def program(self, step: int, session: bytes) -> Program:
+        """The program from a restorable step on, in a session that `name_session` has named."""
+
+    def expectations(self, position: Position) -> ExpectedMessages | None:
+        """The messages that the agent expects at a position."""
+
+
+class ShardWork:
+    """Training of a host from a share that was cut: of the network, or of the one that trains its encoder."""
+
+    first = 0
+
+    def __init__(
+        self,
+        shard: Shard,
+        host: Host,
+        settings: Settings,
+        folder: Path,
+        metrics: MetricsLog,
+        signatures: Signatures = UNSIGNED,
+    ) -> None:
+        """`settings` are those of the host's stage."""
+        self._settings, self._folder, self._metrics = settings, folder, metrics
+        self._membership, self._share, self._host = shard.membership, shard.share, host
+        self._keys = make_pair_keys(signatures, shard.membership.agent) if settings.masks else None
+        self._schedule = make_schedule(host, settings, shard.share)
+        self.keep, self.steps = shard.keep, settings.steps
+        self.max_message_bytes = self._schedule.largest
+        self.store = CheckpointStore(folder, shard.keep, host.params, host.state)
+
+    def program(self, step: int, session: bytes) -> Program:
+        yield from self.train(step, session)
+
+    def train(self, step: int, session: bytes) -> Generator[PlannedExchange, Inbox, Host]:
+        """Train from a step to the end; returns the host with the weights that are kept."""
+        host = self._host if self._keys is None else self._mask(self._host, self._keys, step, session)
+        last = yield from train_from(host, self._settings, self.store, step, self._metrics.add, self._share)
+        kept = restore_best(last)
+        write_tensors(self._folder / "weights.safetensors", kept.params, PRIVATE)
+        return kept
+
+    def expectations(self, position: Position) -> ExpectedMessages | None:
+        return self._schedule(position)
+
+    def _mask(self, host: Host, keys: PairKeys, step: int, session: bytes) -> Host:
+        """The host with the pads of a session."""
+        log_session(self._folder, self.store.epoch(), step, session)
+        pads = SessionPads(keys, self._membership.run, session, group_senders(self._share))
+        return add_pads(host, pads)
+
+
+def add_pads(host: Host, pads: Pads) -> Host:
+    """A host of one agent whose masked consensus takes these pads."""
+
+    def pad(consensus: Consensus) -> MaskedConsensus:
+        if not isinstance(consensus, MaskedConsensus):
+            raise AssertionError("pads are for masked consensus")
+        return replace(consensus, pads=pads)
+
+    return replace(host, topologies=tuple(replace(one, consensus=pad(one.consensus)) for one in host.topologies))
+
+
+def group_senders(share: Share) -> list[Senders]:
+    """For each topology of a share, the senders of its agent's neighbours."""
+    groups: list[Senders] = []
+    for topology in share.topologies:
+        if topology.senders is None:
+            raise AssertionError("a share without the senders of its neighbours")
+        pairs = topology.senders
+        groups.append({int(k): tuple(pairs[pairs[:, 0] == k, 1].tolist()) for k in np.unique(pairs[:, 0])})
+    return groups
+
+
+def shift_steps(program: Generator[PlannedExchange, Inbox, Value], by: int) -> Generator[PlannedExchange, Inbox, Value]:
+    """The same program, `by` steps later."""
+
+    def shift(exchange: PlannedExchange) -> Generator[PlannedExchange, Inbox, Inbox]:
+        return (yield exchange._replace(step=exchange.step + by))
+
+    return delegate(program, shift)
