@@ -70,7 +70,9 @@ def _follow_encoder(run: Run, folders: list[Path]) -> Run:
     stage, owner = run.stage, run.deployment.assignment
     assert stage is not None
     settings = stage.settings
-    encodings = np.zeros((len(owner), find_input_width(0, settings)), dtype=settings.dtype)
+    encodings = np.zeros(
+        (len(owner), find_input_width(0, run.deployment.graph.num_outputs, settings)), dtype=settings.dtype
+    )
     weights = []
     for k, path in enumerate(folders):
         encodings[owner == k] = read_arrays(path / ENCODER / HANDED_FILE)["handed"]

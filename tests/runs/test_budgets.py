@@ -29,24 +29,29 @@ def exact_epsilon(mu: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("hops", "noise"), [(1, 1.0), (2, 2.5), (3, 0.8), (8, 10.0)])
-def test_sums_compose_as_one_gaussian(hops: int, noise: float) -> None:
-    found = measure_epsilon(spec(f"edge:epsilon=1,delta=1e-5,hops={hops},noise={noise}"), 200, 200)
-    exact = exact_epsilon(math.sqrt(hops) / noise, 1e-5)
-    assert exact <= found <= 1.01 * exact
+def test_the_noise_is_that_of_one_release_with_the_whole_budget(hops: int, noise: float) -> None:
+    exact = exact_epsilon(1 / noise, 1e-5)
+    for level in ("edge", "node"):
+        found = measure_epsilon(spec(f"{level}:epsilon=1,delta=1e-5,hops={hops},noise={noise}"), 60, 40)
+        assert exact <= found <= 1.02 * exact
 
 
-def test_private_gradients_of_all_examples_compose_as_one_gaussian() -> None:
-    found = measure_epsilon(spec("node:epsilon=1,delta=1e-5,hops=1,rate=1,noise=20"), 60, 39)
-    exact = exact_epsilon(math.sqrt(100) / 20, 1e-5)
-    assert exact <= found <= 1.02 * exact
+def test_shares_of_the_budget_add_up() -> None:
+    for noise in (0.3, 1.0, 4.0):
+        for hops in (0, 1, 3):
+            found = spec(f"node:epsilon=1,delta=1e-5,hops={hops},noise={noise}").split(60, 40)
+            spent = [60 / found.encoder**2, 40 / found.classifier**2, hops / found.sums**2 if hops else 0.0]
+            assert sum(spent) == pytest.approx(noise**-2)
+            assert all(part > 0 for part in spent) == (hops > 0)
 
 
-def test_samples_cost_less_and_steps_more() -> None:
+def test_samples_cost_less() -> None:
     def epsilon(rate: float, steps: int) -> float:
         return measure_epsilon(spec(f"node:epsilon=1,delta=1e-5,rate={rate},noise=2"), 100, steps)
 
-    assert epsilon(0.05, 100) < epsilon(0.05, 200) < epsilon(0.2, 200)
-    assert epsilon(0.05, 100) > exact_epsilon(math.sqrt(2) / 2, 1e-5)  # the hops alone
+    assert epsilon(0.05, 100) < epsilon(0.2, 100) < epsilon(1.0, 100)
+    hop = spec("node:epsilon=1,delta=1e-5,noise=2").split(100, 100).sums
+    assert epsilon(0.05, 100) > exact_epsilon(1 / hop, 1e-5)  # the hop alone
 
 
 @pytest.mark.parametrize(
@@ -68,12 +73,11 @@ def test_no_budget_needs_no_noise() -> None:
 
 
 def test_a_specification_is_read_as_it_is_written() -> None:
-    for text in ("node:epsilon=8.0,delta=1e-05", "edge:epsilon=0.5,delta=1e-06,hops=1,noise=2.5"):
+    for text in ("node:epsilon=8.0,delta=1e-05", "edge:epsilon=0.5,delta=1e-06,hops=2,noise=2.5"):
         assert str(spec(text)) == text
     assert parse_privacy("none") is None
-    assert spec("node:epsilon=4,delta=1e-5,degree=9").sensitivity == 3.0
-    assert spec("edge:epsilon=4,delta=1e-5,degree=9").sensitivity == math.sqrt(2)
-    assert spec("edge:epsilon=4,delta=1e-5").out_degree is None
+    assert spec("node:epsilon=4,delta=1e-5").sensitivity == 1.0
+    assert spec("edge:epsilon=4,delta=1e-5").sensitivity == math.sqrt(2)
 
 
 @pytest.mark.parametrize(

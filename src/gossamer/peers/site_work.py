@@ -159,7 +159,7 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
     features, settings = int(data.features.shape[-1]), shard.settings
-    network = build_network(find_input_width(features, settings), data.num_outputs, settings)
+    network = build_network(find_input_width(features, data.num_outputs, settings), data.num_outputs, settings)
     earlier = [build_stage_network(one, features, data.num_outputs, settings) for one in list_stages(settings)[:-1]]
     networks = [network, *earlier]
     boundary = max((max(len(site.halo(z)), len(site.boundary(z))) for z in site.neighbours), default=0)

@@ -1,8 +1,8 @@
 """Privacy budgets: epsilon from the noise of a run's releases, and the noise from epsilon (docs/privacy.md).
 
 At node level a run releases `encoder_steps` and `steps` private gradients (Gaussian noise on Poisson samples) and the
-sums of `hops` hops (Gaussian noise); at edge level the sums alone. All have the same noise multiplier: the standard
-deviation over the largest change that one vertex, or one edge, makes. Their composition is bounded by Renyi
+sums of `hops` hops (Gaussian noise); at edge level the sums alone. Their noise multipliers are those of
+PrivacySpec.split: one number decides all. Their composition is bounded by Renyi
 differential privacy (Mironov 2017, "Renyi differential privacy"; Mironov, Talwar and Zhang 2019, "Renyi differential
 privacy of the sampled Gaussian mechanism") and by privacy loss distributions (Koskela, Jalkoe and Honkela 2020,
 "Computing tight differential privacy guarantees using FFT"), whichever is tighter. The arithmetic is dp-accounting's.
@@ -82,11 +82,15 @@ def _compose(spec: PrivacySpec, encoder_steps: int, steps: int, tight: bool) -> 
         accountant = accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
     else:
         accountant = accounting.rdp.RdpAccountant(orders=RENYI_ORDERS)
-    gaussian = accounting.GaussianDpEvent(spec.noise)
-    if spec.level == "node" and encoder_steps + steps:
-        accountant.compose(accounting.PoissonSampledDpEvent(spec.rate, gaussian), encoder_steps + steps)
+    releases = spec.split(encoder_steps, steps)
+    if spec.level == "node":
+        for multiplier, count in ((releases.encoder, encoder_steps), (releases.classifier, steps)):
+            gaussian = accounting.GaussianDpEvent(multiplier)
+            sampled = gaussian if spec.rate == 1 else accounting.PoissonSampledDpEvent(spec.rate, gaussian)
+            if count:
+                accountant.compose(sampled, count)
     if spec.hops:
-        accountant.compose(gaussian, spec.hops)
+        accountant.compose(accounting.GaussianDpEvent(releases.sums), spec.hops)
     return float(accountant.get_epsilon(spec.delta))
 
 

@@ -125,7 +125,9 @@ def make_deployment(
         owner = check_assignment(assignment, graph.num_vertices, m)
     else:
         owner = assign_vertices(graph, settings)
-    network = build_network(find_input_width(graph.num_features, settings), graph.num_outputs, settings)
+    network = build_network(
+        find_input_width(graph.num_features, graph.num_outputs, settings), graph.num_outputs, settings
+    )
     weights = take_initial(initial, settings, network)
     transform = choose_transform(graph, settings, weights)
     if transform is not None:

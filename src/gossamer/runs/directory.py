@@ -268,7 +268,7 @@ def _start_stored(
     try:
         given = {"assignment": assignment, "combination": combination, "shift": shift, "initial": initial}
         if settings.encodes:
-            given["encodings"] = _read_encodings(folder / ENCODINGS_FILE, graph.num_vertices, settings)
+            given["encodings"] = _read_encodings(folder / ENCODINGS_FILE, graph, settings)
         run = start(graph, settings, **given, secrets=secrets)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
@@ -280,9 +280,9 @@ def _start_stored(
     return run
 
 
-def _read_encodings(path: Path, num_vertices: int, settings: Settings) -> Any:
-    width = find_input_width(0, settings)
+def _read_encodings(path: Path, graph: DataGraph, settings: Settings) -> Any:
+    width = find_input_width(0, graph.num_outputs, settings)
     stored = StoredArrays(path, read_arrays(path), "train the run again")
-    encodings = stored.take_finite("encodings", settings.dtype, num_vertices, width)
+    encodings = stored.take_finite("encodings", settings.dtype, graph.num_vertices, width)
     stored.finish()
     return encodings

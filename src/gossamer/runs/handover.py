@@ -15,7 +15,7 @@ from gossamer.agents.encoding import encode_vertices, quantise_encodings
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.measures import evaluate
-from gossamer.agents.noisy_sums import plan_sums, run_hops
+from gossamer.agents.noisy_sums import limit_rows, plan_sums, run_hops
 from gossamer.agents.salts import Secrets
 from gossamer.agents.secret_streams import derive_secrets
 from gossamer.agents.share import Share
@@ -24,7 +24,7 @@ from gossamer.errors import GossamerError
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
-from gossamer.runs.stages import ENCODER, TEACHER
+from gossamer.runs.stages import ENCODER, SCORE_SCALE, TEACHER
 from gossamer.runs.training import ShouldStop, measure_scores, run_training
 
 Observe = Callable[[str, int], Observer]  # of a stage's name and number of steps
@@ -36,22 +36,34 @@ def hand_over(
     """What a stage hands over to the next one [hosted, width], by vertex, from the weights of a host that has trained
     it and the agents' share with the edges between them.
 
-    A teacher's soft targets and an encoder's quantised outputs are made without sending anything. Those of private runs
-    have unit norm and stand beside those after each noisy hop.
+    A teacher's soft targets and an encoder's quantised outputs are made without sending anything. A private encoder's
+    scores of the classes stand beside those of neighbours, after each noisy hop.
     """
     if stage == TEACHER:
         outputs, _ = yield from evaluate(host)
         return soften(outputs, host.task)[host.full_pass.by_vertex]
-    rows, spec = encode_vertices(host), settings.privacy_spec
+    spec = settings.privacy_spec
     if spec is None:
-        return quantise_encodings(rows)
-    if spec.noise is None:
-        raise AssertionError("the noise of a private run is found before it starts")
+        return quantise_encodings(encode_vertices(host))
+    outputs, _ = yield from evaluate(host)
+    scores, rows = _score_classes(outputs[host.full_pass.by_vertex], share)
     own = derive_secrets(settings.seed, share.agents) if secrets is None else secrets
-    plan = plan_sums(share, spec.out_degree, own, settings.seed)
-    noise = spec.noise * spec.sensitivity
+    noise = spec.split(settings.encoder_steps, settings.steps).sums * spec.sensitivity
+    plan = plan_sums(share, weighted=spec.level == "node")
     hops = yield from run_hops(plan, rows, spec.hops, noise, own, settings.seed, fresh=secrets is not None)
-    return torch.cat(hops, dim=1)
+    return torch.cat([scores, *hops], dim=1)
+
+
+def _score_classes(logits: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+    """Scores of the classes for the vertex itself, of at most unit norm, and the rows that it gives its neighbours:
+    centred probabilities, and of a training vertex its class."""
+    logs = logits.log_softmax(1)
+    scores = limit_rows((logs - logs.mean(1, keepdim=True)) / SCORE_SCALE)
+    probabilities, train = logs.exp(), torch.from_numpy(share.masks["train"])
+    classes = torch.from_numpy(share.targets).clamp(min=0)
+    known = torch.nn.functional.one_hot(classes, logits.shape[1]).to(logits.dtype)
+    probabilities = torch.where(train[:, None], known, probabilities)
+    return scores, probabilities - 1.0 / logits.shape[1]
 
 
 def soften(outputs: Tensor, task: Task) -> Tensor:

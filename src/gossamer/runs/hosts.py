@@ -1,5 +1,6 @@
 """Hosts of a run's agents, from a deployment or a share: of the network, or of the one that trains its encoder."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,11 +17,15 @@ from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score
 from gossamer.agents.secret_streams import derive_secrets
 from gossamer.agents.share import Share, Whole, make_share, make_whole
+from gossamer.model import Network
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.initial_weights import start_from
 from gossamer.runs.settings import Settings
-from gossamer.runs.stages import ENCODER, GRAPH, STAGES, build_stage_network, stage_settings
+from gossamer.runs.stages import ENCODER, GRAPH, SCORE_SCALE, STAGES, build_stage_network, stage_settings
+
+LARGEST_BUDGET, LARGEST_STEP = 10.0, 200.0  # of private gradients: beyond, noise is not what limits steps
+NEIGHBOUR_WEIGHT = 3.0  # of a hop's estimate in an output, before training
 
 
 def training_of(settings: Settings, private: PrivateSteps | None = None) -> TrainingOptions:
@@ -53,7 +58,23 @@ def find_private_steps(
     if spec.noise is None:
         raise AssertionError("the noise of a private run is found before its hosts are built")
     own = derive_secrets(settings.seed, agents) if secrets is None else secrets
-    return PrivateSteps(spec.rate, spec.clip, spec.noise, STAGES.index(stage), own, fresh=secrets is not None)
+    releases = spec.split(settings.encoder_steps, settings.steps)
+    noise = releases.encoder if stage == ENCODER else releases.classifier
+    return PrivateSteps(spec.rate, spec.clip, noise, STAGES.index(stage), own, fresh=secrets is not None)
+
+
+def find_private_step_size(settings: Settings, private: PrivateSteps, num_labelled: int) -> float:
+    """Step size of a stage with private gradients.
+
+    T steps of size eta add noise of about eta sqrt(T) c noise sqrt(m) / (q n) to a weight, and so to an output of an
+    input with unit norm; momentum makes a step 1 / (1 - decay) times as large. The setting says how much that may be,
+    over sqrt(T): so it holds for any number of examples, features and agents, and any budget. Steps are no larger than
+    those at a small noise, or than LARGEST_STEP.
+    """
+    T = max(settings.steps, 1)
+    reach = min(math.sqrt(T) / private.noise if private.noise else math.inf, LARGEST_BUDGET)
+    share = private.rate * num_labelled / (math.sqrt(settings.agents) * T)
+    return min(settings.step_size * reach * share, LARGEST_STEP) * (1 - settings.momentum) / private.clip
 
 
 def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
@@ -114,8 +135,21 @@ def build_stage_host(
     params = draw_initial_params(
         network, share.agents, own.seed, own.initial_deviation, own.starts_alike, own.torch_dtype
     )
-    host = make_share_host(at, network, training_of(own, private), params, secrets)
-    return start_from(host, share.initial) if stage == GRAPH else host
+    training = training_of(own, private)
+    if private is not None:
+        training = replace(training, step_size=find_private_step_size(own, private, at.num_labelled))
+    host = make_share_host(at, network, training, params, secrets)
+    if stage != GRAPH:
+        return host
+    return start_from(host, share.initial if settings.privacy_spec is None else make_prior(network, outputs))
+
+
+def make_prior(network: Network, outputs: int) -> dict[str, NDArray[np.float64]]:
+    """Weights that a private graph network starts from: an encoder's scores as they were, and those of neighbours."""
+    blocks = network.layers[0].inputs // outputs
+    factors = [SCORE_SCALE, *[NEIGHBOUR_WEIGHT] * (blocks - 1)]
+    weight = np.concatenate([factor * np.eye(outputs) for factor in factors])
+    return {"layer.0.weight": weight, "layer.0.bias": np.zeros(outputs)}
 
 
 def build_share_host(share: Share, settings: Settings, secrets: Secrets | None = None) -> Host:

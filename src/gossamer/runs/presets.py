@@ -26,7 +26,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 # Defaults of runs that protect vertices: whatever would release numbers of training examples is off.
-NODE_PRIVATE = {"standardise": False, "keep": "last", "dropout": 0.0, "weight_decay": 0.0}
+# Gradients hold noise: heavy-ball momentum from zero weights, by few steps. `step_size` is the noise that these may add
+# to an output (hosts.py).
+NODE_PRIVATE = {
+    "standardise": False,
+    "keep": "last",
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "update": "momentum",
+    "track": True,
+    "same_initial": True,
+    "initial_deviation": 0.0,
+    "step_size": 1.5,
+    "steps": 50,
+    "encoder_steps": 100,
+    "evaluate_every": 10,
+}
 
 
 def fill_from_preset(values: dict[str, Any]) -> dict[str, Any]:

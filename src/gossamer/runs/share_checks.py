@@ -39,7 +39,7 @@ def take_share(
     if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
         arrays.refuse("mask.train", "no more examples and vertices than the manifest gives all agents", "more")
     outputs = sizes.num_classes if sizes.num_classes is not None else int(targets.shape[-1])
-    network = build_network(find_input_width(int(features.shape[-1]), settings), outputs, settings)
+    network = build_network(find_input_width(int(features.shape[-1]), outputs, settings), outputs, settings)
     with naming(arrays.path):
         check_host(network, settings, len(agents), int(hosted.sum()))
     gathers = network.gathers

@@ -15,6 +15,7 @@ nothing else is sent.
 from typing import Any
 
 from gossamer.data import DataGraph
+from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, make_network
 from gossamer.model.gather import Monomial
@@ -22,9 +23,9 @@ from gossamer.model.layers import Convolution
 from gossamer.runs.budgets import check_budget, find_noise
 from gossamer.runs.settings import Settings
 
-PRIVATE_WIDTH = 16  # of the encodings of private runs, unless `encoder` says otherwise
 TEACHER, ENCODER, GRAPH = "teacher", "encoder", "graph"
 STAGES = (TEACHER, ENCODER, GRAPH)
+SCORE_SCALE = 10.0  # by which a private encoder's logarithms of probabilities are divided
 
 
 def list_stages(settings: Settings) -> tuple[str, ...]:
@@ -34,18 +35,13 @@ def list_stages(settings: Settings) -> tuple[str, ...]:
     return STAGES if settings.encoder else (GRAPH,)
 
 
-def find_encoding_width(settings: Settings) -> int:
-    """Numbers that an encoder makes of a vertex's features."""
-    return settings.encoder or PRIVATE_WIDTH
-
-
-def find_input_width(num_features: int, settings: Settings) -> int:
-    """Width of the graph network's input: features, encodings, or in private runs those after each hop beside each
-    other."""
+def find_input_width(num_features: int, num_outputs: int, settings: Settings) -> int:
+    """Width of the graph network's input: features, encodings, or in private runs scores of the classes by the encoder
+    and after each hop beside each other."""
     spec = settings.privacy_spec
-    if not settings.encodes:
-        return num_features
-    return find_encoding_width(settings) * (1 if spec is None else 1 + spec.hops)
+    if spec is not None:
+        return num_outputs * (1 + spec.hops)
+    return settings.encoder or num_features
 
 
 def fit_settings(settings: Settings, graph: DataGraph) -> Settings:
@@ -53,7 +49,7 @@ def fit_settings(settings: Settings, graph: DataGraph) -> Settings:
     that they do not allow for is refused."""
     fitted = settings.fit_to(graph.task, graph.num_train_times)
     if fitted.encodes:
-        check_encoded_data(fitted, graph.batch, graph.sample_weights is not None, graph.name)
+        check_encoded_data(fitted, graph.task, graph.batch, graph.sample_weights is not None, graph.name)
     return find_private_settings(fitted)
 
 
@@ -69,8 +65,10 @@ def find_private_settings(settings: Settings) -> Settings:
     return settings
 
 
-def check_encoded_data(settings: Settings, batch: int | None, weighted: bool, name: str) -> None:
+def check_encoded_data(settings: Settings, task: Task, batch: int | None, weighted: bool, name: str) -> None:
     """Refuse data for which there is no encoder, or no proof of privacy."""
+    if settings.privacy_spec is not None and task != "multiclass":
+        raise GossamerError(f"privacy is for one class a vertex, and {name} is data for {task}; leave out --privacy")
     if batch is not None:
         raise GossamerError(f"an encoder takes one row of features a vertex, and {name} has a time axis")
     if weighted and settings.privacy_spec is not None:
@@ -105,17 +103,20 @@ def build_stage_network(stage: str, num_inputs: int, num_outputs: int, settings:
     """Build the network of a stage."""
     if stage != ENCODER:
         return build_network(num_inputs, num_outputs, settings)
-    width, dropout = find_encoding_width(settings), settings.dropout or 0.0
+    dropout, alone = settings.dropout or 0.0, Monomial((0,))
     at_input = dropout if settings.input_dropout is None else settings.input_dropout
-    alone = Monomial((0,))
-    first = Convolution(alone, num_inputs, width, "tanh", True, at_input)
-    return Network((first, Convolution(alone, width, num_outputs, "identity", True, dropout)))
+    if settings.privacy_spec is not None:
+        return Network((Convolution(alone, num_inputs, num_outputs, "identity", True, at_input),))
+    first = Convolution(alone, num_inputs, settings.encoder, "tanh", True, at_input)
+    return Network((first, Convolution(alone, settings.encoder, num_outputs, "identity", True, dropout)))
 
 
 def build_network(num_inputs: int, num_outputs: int, settings: Settings) -> Network:
-    """Build the network of the settings; of private runs without the graph, whose hops its input has behind it."""
+    """Build the network of the settings; of private runs a linear one without the graph, whose hops are behind it."""
+    if settings.privacy_spec is not None:
+        return Network((Convolution(Monomial((0,)), num_inputs, num_outputs, "identity", True, 0.0),))
     return make_network(
-        settings.layers if settings.privacy_spec is None else "mlp",
+        settings.layers,
         num_inputs,
         num_outputs,
         hidden=settings.hidden,

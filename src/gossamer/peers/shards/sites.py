@@ -56,7 +56,8 @@ class SiteShard:
     def site(self) -> Site:
         """The input of planning."""
         settings, data = self.settings, self.data
-        network = build_network(find_input_width(int(data.features.shape[-1]), settings), data.num_outputs, settings)
+        width = find_input_width(int(data.features.shape[-1]), data.num_outputs, settings)
+        network = build_network(width, data.num_outputs, settings)
         common = {name: value for name, value in settings.model_dump().items() if name not in LOCAL_SETTINGS}
         return Site(
             self.membership.agent,
@@ -87,7 +88,7 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     data = read_site(path.parent / given.data, agent, given.classes, given.task)
     settings = settings.fit_to(data.task, data.batch)  # a site does not know at which times others have examples
     if settings.encodes:
-        check_encoded_data(settings, data.batch, data.sample_weights is not None, given.data)
+        check_encoded_data(settings, data.task, data.batch, data.sample_weights is not None, given.data)
         settings = find_private_settings(settings)
     with naming(path):
         choose_score(settings.score, data.task)
