@@ -33,6 +33,7 @@ from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange,
 from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position, RefusedError
+from gossamer.peers.recorder import Recorder
 from gossamer.peers.sender_lists import SenderLists, expect_lists, flood_lists
 from gossamer.peers.sessions import log_session
 from gossamer.peers.shards.shard import Shard, add_senders, checkpoints_to_keep, read_shard, write_shard
@@ -74,8 +75,16 @@ class ShardWork:
 
     first = 0
 
-    def __init__(self, shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        folder: Path,
+        metrics: MetricsLog,
+        signatures: Signatures = UNSIGNED,
+        record: bool = False,
+    ) -> None:
         self._settings, self._folder, self._metrics = shard.settings, folder, metrics
+        self._recorder = Recorder(folder, shard.membership, shard.settings) if record else None
         self._membership = shard.membership
         self._keys = make_pair_keys(signatures, shard.membership.agent) if shard.settings.masks else None
         public = shard.settings.public_randomness
@@ -89,7 +98,12 @@ class ShardWork:
 
     def program(self, step: int, session: bytes) -> Program:
         host = self._host if self._keys is None else self._mask(self._host, self._keys, step, session)
-        last = yield from train_from(host, self._settings, self.store, step, self._metrics.add, self._share)
+        given = host, self._settings, self.store, step, self._metrics.add, self._share
+        if self._recorder is None:
+            last = yield from train_from(*given)
+        else:
+            self._recorder.begin(step)
+            last = yield from self._recorder.record(train_from(*given, self._recorder.begin_step))
         write_tensors(self._folder / "weights.safetensors", restore_best(last).params, PRIVATE)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
@@ -123,9 +137,16 @@ class SiteWork:
 
     first = PLANNING_STEPS
 
-    def __init__(self, shard: SiteShard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> None:
+    def __init__(
+        self,
+        shard: SiteShard,
+        folder: Path,
+        metrics: MetricsLog,
+        signatures: Signatures = UNSIGNED,
+        record: bool = False,
+    ) -> None:
         self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
-        self._signatures = signatures
+        self._signatures, self._record = signatures, record
         if shard.settings.masks:
             make_pair_keys(signatures, shard.membership.agent)  # refuses an agent without keys
         self._planned = folder / "planned"
@@ -147,7 +168,7 @@ class SiteWork:
         self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self.training = ShardWork(self._read_planned(), folder, metrics, signatures)
+            self.training = ShardWork(self._read_planned(), folder, metrics, signatures, record)
 
     def program(self, step: int, session: bytes) -> Program:
         if step == 0:
@@ -161,7 +182,7 @@ class SiteWork:
             if settings.masks:
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
-            self.training = ShardWork(planned, self._folder, self._metrics, self._signatures)
+            self.training = ShardWork(planned, self._folder, self._metrics, self._signatures, self._record)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
         yield from _shift_steps(self.training.program(max(0, step - PLANNING_STEPS), session), PLANNING_STEPS)
