@@ -18,7 +18,7 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, Record, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RecordMessages, RunDirectory, with_settings
 from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ gossamer launch digits --agents 4 --steps 60 --record --out runs/recorded
 def launch(
     dataset: Dataset = None,
     out: RunDirectory = None,
-    record: Record = False,
+    record: RecordMessages = False,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,

@@ -34,7 +34,7 @@ TensorBoard = Annotated[
         show_default=False,
     ),
 ]
-Record = Annotated[
+RecordMessages = Annotated[
     bool,
     typer.Option(
         "--record",

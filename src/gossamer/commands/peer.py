@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, print_json, report_errors
-from gossamer.commands.options import LogLevel, Record
+from gossamer.commands.options import LogLevel, RecordMessages
 from gossamer.peers.network.addresses import check_address
 
 NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
@@ -45,7 +45,7 @@ def peer(
             metavar="HOST:PORT", help="Listen here, where others reach it by another address.", show_default=False
         ),
     ] = None,
-    record: Record = False,
+    record: RecordMessages = False,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     log_level: LogLevel = "info",
