@@ -25,6 +25,7 @@ from gossamer.privacy.membership import attack_membership, check_shadow_runs
 from gossamer.privacy.own_share import deploy_share, know_own_row, number_vertices
 from gossamer.report.reconstructions import draw_reconstructions
 from gossamer.runs import directory
+from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.options import Options
 from gossamer.runs.recordings import RECORD_FOLDER, Recording, read_recording
@@ -108,7 +109,7 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
 
 def audit_settings(graph: DataGraph, settings: Settings, asked: AuditOptions) -> Audit:
     """Audit the run that settings describe."""
-    return _audit(start_run(graph, settings), graph, asked)
+    return _audit(start_run(graph, fit_agents(settings, graph.num_vertices)), graph, asked)
 
 
 def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
