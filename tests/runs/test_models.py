@@ -1,6 +1,5 @@
 """The model afterwards: files and cards, initial weights, predictions for other graphs."""
 
-import contextlib
 import csv
 import json
 import os
@@ -8,20 +7,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands.inside import run
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 from torch import Tensor
-from typer.testing import CliRunner
 
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
-from gossamer.cli import app
 from gossamer.runs.directory import read_run_settings
 from gossamer.runs.inference import score_labelled
 from gossamer.runs.manifests import RunManifest
@@ -42,15 +39,6 @@ def folder(digits: DataGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     named = replace(digits, class_names=tuple(f"digit <{c}>" for c in range(10)))
     gossamer.train(named, out=path, consensus_every=5, initial_deviation=0.3, **SHORT)  # agents disagree at the end
     return path
-
-
-def run(*arguments: str, cwd: Path) -> Any:
-    """The command in this process: `returncode`, `stdout`, `stderr`."""
-    with contextlib.chdir(cwd):
-        done = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
 def induced(graph: DataGraph, keep: Any) -> DataGraph:
