@@ -1,4 +1,5 @@
-"""The command as a user runs it: real processes, output, exit codes, and what is left behind."""
+"""The command as a user runs it: output, exit codes, and what is left behind; in processes of its own where these
+matter."""
 
 import csv
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands.inside import run
 from safetensors.torch import load_file
 from scipy import sparse
 
@@ -54,13 +56,13 @@ def test_train_prints_json_and_writes_a_run(tmp_path: Path) -> None:
 
 
 def test_train_shows_tables_and_predict_writes_every_vertex(tmp_path: Path) -> None:
-    done = gossamer(
+    done = run(
         "train",
         "digits",
         "--agents",
         "3",
         "--steps",
-        "40",
+        "8",
         "--no-baselines",
         "--topology",
         "line",
@@ -73,7 +75,7 @@ def test_train_shows_tables_and_predict_writes_every_vertex(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     for words in ("1797 vertices", "distributed", "consensus", "runs/digits-1", "of the data edges"):
         assert words in done.stdout
-    predicted = gossamer("predict", "runs/digits-1", "--json", cwd=tmp_path)
+    predicted = run("predict", "runs/digits-1", "--json", cwd=tmp_path)
     assert predicted.returncode == 0, predicted.stderr
     with (tmp_path / "runs" / "digits-1" / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -86,14 +88,14 @@ def test_train_shows_tables_and_predict_writes_every_vertex(tmp_path: Path) -> N
 
 def test_settings_file_and_options_on_top(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('dataset = "digits"\nagents = 3\nsteps = 5\nbaselines = false\nseed = 7\n')
-    done = gossamer("train", "settings.toml", "--steps", "2", "--out", "run", "--json", cwd=tmp_path)
+    done = run("train", "settings.toml", "--steps", "2", "--out", "run", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
     assert (settings["agents"], settings["steps"], settings["seed"]) == (3, 2, 7)
 
 
 def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
-    done = gossamer("train", "--agents", "1", "--steps", "20", "--json", cwd=tmp_path)
+    done = run("train", "--agents", "1", "--steps", "20", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["distributed"] == found["centralised"]
     assert found["messages"]["total_bytes"] == 0
@@ -136,6 +138,7 @@ def test_mistakes_are_told_without_a_traceback(arguments: list[str], message: st
     assert {path.name for path in tmp_path.iterdir()} <= {"taken", "cache"}
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.GossamerWarning")  # of what is run in this process
 def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "two-parts"
     folder.mkdir()
@@ -153,7 +156,7 @@ def test_a_warning_is_shown_and_does_not_stop_the_run(tmp_path: Path) -> None:
         done.stderr
     )
     assert "--topology" not in done.stderr
-    gossamer("predict", "runs/two-parts-1", cwd=tmp_path)
+    run("predict", "runs/two-parts-1", cwd=tmp_path)
     text = (tmp_path / "runs" / "two-parts-1" / "predictions.csv").read_text()
     assert text.startswith("vertex,agent,class,probability\nv0,")
     assert ",even," in text or ",odd," in text
@@ -167,16 +170,15 @@ def test_a_users_file_is_found_again_from_another_folder(tmp_path: Path) -> None
     np.savez(tmp_path / "mine.npz", **parts, features=features, labels=np.arange(8) % 2, train_idx=[0, 1],
              val_idx=[2, 3], test_idx=[4, 5, 6, 7])  # fmt: skip
     (tmp_path / "elsewhere").mkdir()
-    done = gossamer(
-        "train", "mine.npz", "--agents", "2", "--steps", "3", "--no-baselines", "--out", "run", cwd=tmp_path
-    )
+    done = run("train", "mine.npz", "--agents", "2", "--steps", "3", "--no-baselines", "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    predicted = gossamer("predict", "../run", cwd=tmp_path / "elsewhere")
+    predicted = run("predict", "../run", cwd=tmp_path / "elsewhere")
     assert predicted.returncode == 0, predicted.stderr
-    resumed = gossamer("train", "--resume", "../run", "--steps", "5", cwd=tmp_path / "elsewhere")
+    resumed = run("train", "--resume", "../run", "--steps", "5", cwd=tmp_path / "elsewhere")
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.GossamerWarning")  # of what is run in this process
 def test_a_graph_that_is_no_perfect_one_is_taken_with_a_line_for_each_change(tmp_path: Path) -> None:
     """Directed edges, labels from 1 on and no validation vertex; the run finds its data again."""
     adjacency = sparse.csr_array(np.roll(np.eye(9), 1, axis=1))
@@ -184,7 +186,7 @@ def test_a_graph_that_is_no_perfect_one_is_taken_with_a_line_for_each_change(tmp
     np.savez(tmp_path / "mine.npz", **parts, features=np.tile(np.eye(3), (3, 1)), labels=np.tile([10, 20, 30], 3),
              train_idx=range(6), val_idx=np.zeros(0, dtype=int), test_idx=[6, 7, 8])  # fmt: skip
     given = ("train", "mine.npz", "--agents", "2", "--steps", "2", "--no-baselines", "--out", "run")
-    refused = gossamer(*given, cwd=tmp_path)
+    refused = run(*given, cwd=tmp_path)
     assert refused.returncode == 2
     assert "asymmetric weights" in refused.stderr
     assert "--symmetrise" in refused.stderr
@@ -193,8 +195,8 @@ def test_a_graph_that_is_no_perfect_one_is_taken_with_a_line_for_each_change(tmp
     assert "warning: the labels 10, 20, 30 are now classes 0 to 2" in done.stderr
     assert "warning: the validation mask is empty" in done.stderr
     assert "nan" not in done.stdout
-    assert gossamer("train", "--resume", "run", "--steps", "3", cwd=tmp_path).returncode == 0
-    assert gossamer("predict", "run", cwd=tmp_path).returncode == 0
+    assert run("train", "--resume", "run", "--steps", "3", cwd=tmp_path).returncode == 0
+    assert run("predict", "run", cwd=tmp_path).returncode == 0
     with (tmp_path / "run" / "predictions.csv").open() as file:
         assert {row["class"] for row in csv.DictReader(file)} <= {"10", "20", "30"}
 
@@ -229,7 +231,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path
     assert gossamer("train", *whole, "--out", "whole", "--json", cwd=tmp_path).returncode == 0
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("run", "whole"))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    again = gossamer("train", "--resume", "run", "--steps", steps, cwd=tmp_path)
+    again = run("train", "--resume", "run", "--steps", steps, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 
 

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import start_run
-from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.errors import GossamerError, GossamerWarning, shown
 from gossamer.model.modules import GraphNetwork
 from gossamer.report.curves import draw_curves
 from gossamer.report.result_text import describe_result, tabulate_result
 from gossamer.runs import directory, new_folders
 from gossamer.runs.advice import warn_after_training, warn_before_training
+from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Progress
 from gossamer.runs.handover import train_stages
 from gossamer.runs.inference import predict_unlabelled
@@ -115,6 +116,10 @@ def train(
     unknown = set(given or {}) - {"assignment", "combination", "shift"}
     if unknown:
         raise GossamerError(f"`given` takes assignment, combination and shift, got {', '.join(sorted(unknown))}")
+    try:
+        target = None if out is None else Path(out)
+    except TypeError:
+        raise GossamerError(f"`out` should be the path of a run directory, a str or a Path; got {shown(out)}") from None
     initial = options.pop("initial", None)
     state = initial if isinstance(initial, Mapping) else None
     if initial is not None and state is None:
@@ -130,6 +135,8 @@ def train(
             settings = settings.model_copy(update={"dataset": str(dataset)})
         graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise, task=settings.task)
     more = dict(given or {})
+    if not {"assignment", "combination"} & set(more):
+        settings = fit_agents(settings, graph.num_vertices)
     if secrets is not None:
         if settings.public_randomness:
             raise GossamerError("secrets are for a run without public_randomness: give one or the other")
@@ -137,12 +144,11 @@ def train(
     run = start(graph, settings, progress=progress, initial=state, **more)
     if run.engine.leads:
         warn_before_training(run.deployment, settings)
-    result = Result(
-        train_stages(run, lambda name, last: display(name, 0, last) if display else Observer(), should_stop)
-    )
-    if out is None:
+    show = display or (lambda name, first, last: Observer())
+    result = Result(train_stages(run, lambda name, last: show(name, 0, last), should_stop))
+    if target is None:
         return finish(result, graph, None, observers, should_stop, display)
-    folder = Path(out)
+    folder = target
     with new_folders.create_locked(folder) if result.run.engine.leads else nullcontext():
         if result.run.engine.leads:
             directory.save_start(folder, result.run)

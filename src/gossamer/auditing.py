@@ -1,4 +1,7 @@
-"""An audit of a run directory or of settings: what curious agents learn, measured on a simulation of the run."""
+"""An audit of a run directory, of an agent's folder or of settings: what curious agents learn from messages.
+
+The messages are those that agents have recorded in the run itself or, without a record, those of a simulation of it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +15,24 @@ from gossamer.array_types import Floats
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import run_together, start_run
 from gossamer.errors import GossamerError
+from gossamer.peers.metrics import read_metrics_log
+from gossamer.peers.process import read_trained_shard, run_folder
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
+from gossamer.peers.shards.shard import read_shard
 from gossamer.privacy.audit import Audit, attack_run, audit_deployment, choose_curious
+from gossamer.privacy.knowledge import check_curious
 from gossamer.privacy.membership import attack_membership, check_shadow_runs
+from gossamer.privacy.own_share import deploy_share, know_own_row, number_vertices
 from gossamer.report.reconstructions import draw_reconstructions
 from gossamer.runs import directory
+from gossamer.runs.capacity import fit_agents
+from gossamer.runs.deployment import Deployment
 from gossamer.runs.options import Options
+from gossamer.runs.recordings import RECORD_FOLDER, Recording, read_recording
 from gossamer.runs.run import Run
+from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.shares import MANIFEST
 from gossamer.runs.training import measure_scores, run_training, use_threads
 
 PICTURE = "reconstructions.png"
@@ -51,9 +64,9 @@ def audit(
 ) -> Audit:
     """Say what an agent, or a coalition, learns about all other agents' vertices (docs/privacy.md).
 
-    `target` is a run directory, or what `gossamer.train` takes as its data set, with the options of a run. `curious` is
-    an agent or several. A graph that was given to `train` from memory must be given again as `graph`. `picture` is a
-    .png file for originals beside reconstructions.
+    `target` is a run directory, the folder of an agent that has trained as a peer, or what `gossamer.train` takes as
+    its data set, with the options of a run. `curious` is an agent or several. A graph that was given to `train` from
+    memory must be given again as `graph`. `picture` is a .png file for originals beside reconstructions.
     """
     who = [curious] if isinstance(curious, int) else curious
     if who is not None and not all(isinstance(k, int) for k in who):
@@ -63,6 +76,10 @@ def audit(
         if options:
             raise GossamerError("a run directory is audited with its own settings; give no other ones with it")
         return audit_run(Path(target), asked, None if graph is None else load(graph))
+    if isinstance(target, str | Path) and (Path(target) / MANIFEST).is_file():
+        if options or graph is not None:
+            raise GossamerError("an agent's folder is audited with its own settings and data; give no others with it")
+        return audit_agent(Path(target), asked)
     settings = make_settings({**options, **({"dataset": str(target)} if isinstance(target, str | Path) else {})})
     given = graph if target is None or isinstance(target, str | Path) else target
     data = load(
@@ -78,9 +95,12 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
     """Audit a run directory."""
     data = load_graph(folder) if graph is None else graph
     started, taken = directory.read_start(folder, data, start_run), directory.read_manifest(folder).step
+    if (folder / SECRETS_FILE).exists():  # of a launch: a simulation sends the same messages
+        started.secrets = read_secrets(folder / SECRETS_FILE, range(started.settings.agents))
     if taken:  # patience, or a stop, may have ended it early
         started.settings = started.settings.model_copy(update={"steps": taken, "patience": 0})
-    found = _audit(started, data, asked)
+    recording = _read_recordings(folder, asked, started.deployment) if asked.attack else None
+    found = _audit(started, data, asked, recording)
     logs = [path.parent for path in folder.glob(f"agents/*/*/{SESSION_LOG}")]  # of a launch
     if logs:
         found.repeated_pads = sum(map(count_repeated_sessions, logs))
@@ -89,10 +109,56 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
 
 def audit_settings(graph: DataGraph, settings: Settings, asked: AuditOptions) -> Audit:
     """Audit the run that settings describe."""
-    return _audit(start_run(graph, settings), graph, asked)
+    return _audit(start_run(graph, fit_agents(settings, graph.num_vertices)), graph, asked)
 
 
-def _audit(run: Run, graph: DataGraph, asked: AuditOptions) -> Audit:
+def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
+    """Audit the folder of an agent (or site) that has trained as a peer, from its own share and what it has recorded.
+
+    The truth is with others: reconstructions are reported, and no rates. Without a record there is algebra alone.
+    """
+    if asked.curious is not None or asked.membership or asked.picture is not None:
+        raise GossamerError(
+            f"{folder} holds one agent's share: its agent is the observer, and there is no truth to compare with; "
+            "leave --observer, --coalition, --membership and --out away, or audit the directory of the whole run"
+        )
+    shard, state = read_trained_shard(folder)
+    settings, own = shard.settings, shard.membership
+    metrics = state / "metrics.jsonl"
+    if (state / "done").is_file() and metrics.is_file():  # patience may have ended it early
+        settings = settings.model_copy(update={"steps": read_metrics_log(metrics)[-1]["step"], "patience": 0})
+    deployment, fields = deploy_share(shard.share, settings)
+    found, seen = audit_deployment(deployment, settings, [own.agent], know_own_row(settings), fields)
+    found.judged = False
+    if (state / SESSION_LOG).exists():
+        found.repeated_pads = count_repeated_sessions(state)
+    if asked.attack and (state / RECORD_FOLDER).is_dir():
+        recording = read_recording(state / RECORD_FOLDER, own.run, own.agent)
+        found = attack_run(found, seen, deployment, run_together, asked.attack_steps, asked.sample, recording)
+    return number_vertices(found, shard.share)
+
+
+def _read_recordings(folder: Path, asked: AuditOptions, deployment: Deployment) -> Recording | None:
+    """What the curious agents of a launch have recorded; None if they have not."""
+    curious = (
+        [choose_curious(deployment)] if asked.curious is None else check_curious(asked.curious, deployment.num_agents)
+    )
+    folders = {k: folder / "agents" / f"agent-{k}" for k in curious}
+    found = {k: read_shard(path).membership for k, path in folders.items() if list(path.glob(f"run-*/{RECORD_FOLDER}"))}
+    silent = sorted(set(curious) - set(found))
+    if silent and found:
+        raise GossamerError(
+            f"agent {silent[0]} has not recorded, and others of the coalition have; leave it out, or remove the "
+            f"folders {RECORD_FOLDER!r} in {folder / 'agents'} to simulate the run"
+        )
+    whole: Recording | None = None
+    for k, own in found.items():
+        one = read_recording(run_folder(folders[k], own) / RECORD_FOLDER, own.run, k)
+        whole = one if whole is None else whole.join(one)
+    return whole
+
+
+def _audit(run: Run, graph: DataGraph, asked: AuditOptions, recording: Recording | None = None) -> Audit:
     deployment, settings = run.deployment, run.settings
     if asked.picture is not None and (asked.picture.suffix != ".png" or not asked.picture.parent.is_dir()):
         raise GossamerError(f"expected a .png file in a folder that exists for the picture, got {asked.picture}")
@@ -104,7 +170,8 @@ def _audit(run: Run, graph: DataGraph, asked: AuditOptions) -> Audit:
     found, seen = audit_deployment(deployment, settings, curious)
     with use_threads(run):
         if asked.attack:
-            found = attack_run(found, seen, deployment, run_together, asked.attack_steps, asked.sample)
+            steps, sample = asked.attack_steps, asked.sample
+            found = attack_run(found, seen, deployment, run_together, steps, sample, recording, run.secrets)
         if asked.membership:
             found.membership = _infer_membership(run, graph, asked.membership)
     if asked.picture is not None and found.feature_attack is not None:

@@ -1,6 +1,6 @@
 """Errors and warnings for faults of a user's input, not of the program."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,14 @@ class FileError(GossamerError):
     def __init__(self, path: Any, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}")
         self.reason = reason
+
+
+class VertexError(GossamerError):
+    """A mistake at some vertices, for which `template` has a {} each."""
+
+    def __init__(self, template: str, *vertices: int) -> None:
+        super().__init__(template.format(*vertices))
+        self.template, self.vertices = template, vertices
 
 
 class DivergedError(GossamerError):
@@ -57,3 +65,14 @@ def naming(source: Any) -> Iterator[None]:
         if str(source) in str(error):
             raise
         raise GossamerError(f"{source}: {error}") from None
+
+
+@contextmanager
+def naming_vertices(names: Sequence[str] | None) -> Iterator[None]:
+    """Name the vertices of a mistake as the user does, where they have names."""
+    try:
+        yield
+    except VertexError as error:
+        if names is None or any(i >= len(names) for i in error.vertices):
+            raise
+        raise GossamerError(error.template.format(*(shown(names[i]) for i in error.vertices))) from None

@@ -18,6 +18,7 @@ from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.staged_work import HANDED_FILE
 from gossamer.runs import directory
 from gossamer.runs.advice import warn_before_training
+from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Progress
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run, restore_weights
@@ -32,6 +33,7 @@ def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> 
     """A run at step 0, with new secrets unless its randomness is public, and with its warnings."""
     if "dataset" not in settings.model_fields_set:
         settings = settings.model_copy(update={"dataset": graph.name})
+    settings = fit_agents(settings, graph.num_vertices)
     secrets = None if settings.public_randomness else make_secrets(range(settings.agents))
     run = start_run(graph, settings, progress=progress, secrets=secrets)
     warn_before_training(run.deployment, settings)

@@ -1,6 +1,7 @@
 """`gossamer audit` and gossamer.audit as a user calls them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,64 @@ def test_what_cannot_be_audited_is_refused(run: Path, tmp_path: Path) -> None:
         ("digits", ["--agents", "1"], "nothing to audit"),
     ):
         code, _, said = invoke("audit", target, *options)
+        assert code == 2
+        assert told in said
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("launched") / "one"
+    assert invoke("launch", "digits", *SMALL, "--record", "--out", str(folder))[0] == 0
+    return folder
+
+
+def test_a_recorded_launch_is_audited_from_its_messages(launched: Path, tmp_path: Path) -> None:
+    asked = ["--coalition", "0,2", "--sample", "6", "--out", str(tmp_path / "here.png")]
+    code, printed, _ = invoke("audit", str(launched), *asked, "--json")
+    assert code == 0
+    found = json.loads(printed)
+    assert found["recorded"] is True
+    assert found["attacked_steps"] == 6
+    apart = tmp_path / "apart"
+    shutil.copytree(launched, apart)
+    shutil.rmtree(recorded_in(apart, 0))
+    code, _, told = invoke("audit", str(apart), *asked)
+    assert code == 2
+    assert "agent 0 has not recorded, and others of the coalition have" in told
+    shutil.rmtree(recorded_in(apart, 2))
+    simulated = json.loads(invoke("audit", str(apart), *asked, "--json")[1])  # with the launch's secrets
+    assert simulated.pop("recorded") is False
+    assert simulated == {name: value for name, value in found.items() if name != "recorded"}
+
+
+def recorded_in(folder: Path, agent: int) -> Path:
+    (found,) = (folder / "agents" / f"agent-{agent}").glob("run-*/")
+    return found / "recorded"
+
+
+def test_damaged_records_of_a_launch_end_with_one_line(launched: Path, tmp_path: Path) -> None:
+    shutil.copytree(launched, tmp_path / "run")
+    path = recorded_in(tmp_path / "run", 1) / "messages-0.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    code, _, told = invoke("audit", str(tmp_path / "run"), "--observer", "1")
+    assert code == 2
+    assert "messages-0.safetensors is damaged" in told
+    assert invoke("audit", str(tmp_path / "run"), "--observer", "1", "--no-attack")[0] == 0
+
+
+def test_the_folder_of_an_agent(launched: Path) -> None:
+    folder = str(launched / "agents" / "agent-1")
+    code, printed, _ = invoke("audit", folder, "--sample", "4")
+    assert code == 0
+    words = " ".join(printed.split())
+    assert "Messages: as agent 1 recorded them in the run itself, 6 steps." in words
+    assert "Whether reconstructions are right only others know." in words
+    found = json.loads(invoke("audit", folder, "--sample", "4", "--json")[1])
+    assert found["observers"] == [1]
+    assert found["attacks"]["features"]["rate"] is None
+    assert found["attacks"]["features"]["tried"] == 4
+    for options, told in ((["--observer", "0"], "its agent is the observer"), (["--steps", "3"], "leave --steps away")):
+        code, _, said = invoke("audit", folder, *options)
         assert code == 2
         assert told in said
 

@@ -8,6 +8,7 @@ import pytest
 from oracles.graphs import PATH, path_arrays, path_graph
 from scipy import sparse
 
+from gossamer.data import make_graph
 from gossamer.errors import GossamerError, GossamerWarning
 
 
@@ -238,3 +239,29 @@ def test_the_fingerprint_sees_sparse_entries_and_empty_columns() -> None:
     values = np.diag([1.0, 2, 3, 4])
     different = (values, values * 2, values[::-1], values[:, [0, 1, 3, 2]], np.pad(values, ((0, 0), (0, 1))))
     assert len({path_graph(features=sparse.csr_array(each)).fingerprint() for each in different}) == len(different)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": np.array([[1.0], [np.nan], [0.0]])}, "the first at vertex 'bob'; fill"),
+        ({"edges": [[0, 1], [1, 2]], "weights": [1.0, -1.0]}, "on edge ('bob', 'eve')"),
+        ({"edges": [[0, 1], [1, 0]], "weights": [1.0, 2.0]}, "edge ('ann', 'bob') is given more than once"),
+        ({"targets": [0, -1, 1]}, "vertex 'bob' is in a mask but has no class"),
+        ({"targets": [0.5, np.inf, 1.0]}, "the first at vertex 'bob'"),
+        ({"targets": [[0, 1], [1, 2], [1, 1]], "task": "multilabel"}, "got 2 for vertex 'bob'"),
+        ({"sample_weights": [1.0, -1.0, 1.0]}, "got -1.0 for vertex 'bob'"),
+    ],
+    ids=str,
+)
+def test_mistakes_name_vertices_as_the_user_does(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "edges": [[0, 1], [1, 2]], "features": np.ones((3, 1)), "targets": [0, 1, 1], "train": [0, 1, 2],
+        "validation": [], "test": [], "names": ("ann", "bob", "eve"), **change,
+    }  # fmt: skip
+    with pytest.raises(GossamerError) as caught:
+        make_graph("people", **given)
+    assert message in str(caught.value)
+    with pytest.raises(GossamerError) as caught:  # without names by number
+        make_graph("people", **given | {"names": None})
+    assert message.replace("'ann'", "0").replace("'bob'", "1").replace("'eve'", "2") in str(caught.value)

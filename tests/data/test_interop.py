@@ -137,7 +137,7 @@ def test_networkx_whole_numbers_are_classes_and_minus_one_is_unknown() -> None:
     [
         ("x", None, "vertex 'v1' has no attribute 'x'"),
         ("x", [1.0], r"feature rows must have one length, got \[1, 2\]"),
-        ("x", [1.0, float("nan")], "first at vertex 1"),
+        ("x", [1.0, float("nan")], "first at vertex 'v1'"),
         ("split", "val", "split must be one of train, validation, test"),
         ("y", "red", "class"),
     ],

@@ -112,7 +112,7 @@ def test_without_a_split_column_one_is_drawn_from_the_seed(tmp_path: Path) -> No
         ),
         ({"edges": "source,target\nann,bob,7\n"}, "edges.csv, line 2: expected 2 cells"),
         ({"edges": "source,target,weight\nann,bob,heavy\n"}, "edges.csv, line 2: expected numbers"),
-        ({"edges": "source,target,weight\nann,bob,-1\n"}, r"positive and finite, got -1.0 on edge \(0, 1\)"),
+        ({"edges": "source,target,weight\nann,bob,-1\n"}, r"positive and finite, got -1.0 on edge \('ann', 'bob'\)"),
         ({"labels": "vertex,label,split\neve,red,train\n"}, "labels.csv, line 2: vertex 'eve' does not exist"),
         (
             {"labels": "vertex,label,split\nann,red,val\n"},
@@ -123,7 +123,7 @@ def test_without_a_split_column_one_is_drawn_from_the_seed(tmp_path: Path) -> No
             "'ann' stands in more than one",
         ),
         ({"labels": "vertex,label\nann,0.5\nbob,1.5\n"}, "real-valued labels need a split column"),
-        ({"labels": "vertex,label,split\nann,red,train\nbob,,train\n"}, "vertex 1 is in a mask but has no class"),
+        ({"labels": "vertex,label,split\nann,red,train\nbob,,train\n"}, "vertex 'bob' is in a mask but has no class"),
         ({"labels": "vertex,label\nann,red\nbob,blue\n"}, "too few to train on 20"),
     ],
 )

@@ -25,8 +25,10 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 class Agents:
     """The processes of a deployment's agents; a context that ends them all and sees to it that they are gone."""
 
-    def __init__(self, folders: list[Path], namespaces: list[tuple[Path, ...]] | None = None) -> None:
-        self.folders = folders
+    def __init__(
+        self, folders: list[Path], namespaces: list[tuple[Path, ...]] | None = None, record: bool = False
+    ) -> None:
+        self.folders, self._record = folders, record
         self._namespaces = namespaces or [()] * len(folders)
         self._all: list[multiprocessing.process.BaseProcess] = []
         self._current: dict[int, multiprocessing.process.BaseProcess] = {}
@@ -45,7 +47,7 @@ class Agents:
 
     def start(self, agent: int, trap: Trap | None = None) -> None:
         folder = self.folders[agent]
-        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent])
+        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent], self._record)
         process = FORKS.Process(target=run, args=arguments)
         process.start()
         self._all.append(process)

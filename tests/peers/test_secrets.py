@@ -19,7 +19,7 @@ from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.hosts import build_host
-from gossamer.runs.secret_files import SECRETS_FILE, make_secrets, read_secrets
+from gossamer.runs.secret_files import SECRETS_FILE, make_secrets, read_secrets, take_own_secret
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
 
@@ -123,3 +123,18 @@ def test_sites_make_their_own_secrets_and_must_agree_on_public_randomness(tmp_pa
         found = read_tensors(folder / f"run-{RUN}" / "weights.safetensors")
         for name, part in expected.items():
             torch.testing.assert_close(found[name][0], part[k], rtol=0, atol=1e-10)
+
+
+def test_a_secret_that_is_lost_in_a_run_is_made_anew_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = take_own_secret(tmp_path, 2)
+    assert take_own_secret(tmp_path, 2) == first
+    (tmp_path / SECRETS_FILE).unlink()
+    take_own_secret(tmp_path, 2)  # before the first checkpoint nothing depends on it
+    assert not caplog.text
+    (tmp_path / SECRETS_FILE).unlink()
+    (tmp_path / "checkpoint-10.safetensors").touch()
+    assert take_own_secret(tmp_path, 2) != first
+    assert "agent 2 has checkpoints and no secrets.json" in caplog.text
+    assert "cannot be simulated to the same bits" in caplog.text

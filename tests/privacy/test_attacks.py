@@ -96,6 +96,7 @@ def test_labels_that_stand_alone_are_found(changes: dict[str, Any]) -> None:
     right, tried = attack.count()
     assert tried == sum(one.num_labels for one in found.neighbours) > 0
     assert right >= sum(one.labels_alone for one in found.neighbours) > 0
+    assert attack.baseline is not None
     assert attack.baseline < right / tried
 
 

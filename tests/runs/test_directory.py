@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import make_case
+from oracles.graphs import path_graph
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 
@@ -19,6 +20,7 @@ from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import write_atomically
 from gossamer.runs import directory, new_folders
 from gossamer.runs.observers import Observer
+from gossamer.runs.options import Options
 from gossamer.runs.records import Record
 
 
@@ -222,3 +224,17 @@ def test_metrics_that_lack_an_evaluation_before_the_checkpoint_are_refused(tmp_p
     path.write_bytes(path.read_bytes()[: path.read_bytes().index(b'{"step": 6') + 9])  # the last whole line is of 3
     with pytest.raises(GossamerError, match="has no evaluation of step 6, and the checkpoint is of 7"):
         resume(tmp_path / "run", 9, graph=graph)
+
+
+def test_a_path_that_is_none_is_named_before_training() -> None:
+    with pytest.raises(GossamerError, match="`out` should be the path of a run directory, a str or a Path; got 1"):
+        train("digits", out=1)  # type: ignore[arg-type]
+
+
+def test_a_small_graph_has_at_most_an_agent_a_vertex_unless_asked_for_more() -> None:
+    options: Options = {"steps": 1, "topology": "complete", "baselines": False, "assignment": "uniform"}
+    with pytest.warns(GossamerWarning, match="4 agents, one for each vertex, in place of the default 10"):
+        result = train(path_graph(), **options)
+    assert result.run.deployment.num_agents == result.run.settings.agents == 4
+    with pytest.raises(GossamerError, match="expected 1 to 4 agents, one vertex each at the most, got 10"):
+        train(path_graph(), **options | {"agents": 10})

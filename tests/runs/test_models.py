@@ -1,6 +1,5 @@
 """The model afterwards: files and cards, initial weights, predictions for other graphs."""
 
-import contextlib
 import csv
 import json
 import os
@@ -8,22 +7,22 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands.inside import run
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 from torch import Tensor
-from typer.testing import CliRunner
 
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
-from gossamer.cli import app
 from gossamer.runs.directory import read_run_settings
+from gossamer.runs.inference import score_labelled
 from gossamer.runs.manifests import RunManifest
+from gossamer.runs.trained import trained_of_run
 
 SHORT: dict[str, Any] = {"preset": "paper", "agents": 4, "steps": 12, "baselines": False, "hidden": 8, "bias": True,
                          "step_size": 0.1}  # fmt: skip
@@ -40,15 +39,6 @@ def folder(digits: DataGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     named = replace(digits, class_names=tuple(f"digit <{c}>" for c in range(10)))
     gossamer.train(named, out=path, consensus_every=5, initial_deviation=0.3, **SHORT)  # agents disagree at the end
     return path
-
-
-def run(*arguments: str, cwd: Path) -> Any:
-    """The command in this process: `returncode`, `stdout`, `stderr`."""
-    with contextlib.chdir(cwd):
-        done = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
 def induced(graph: DataGraph, keep: Any) -> DataGraph:
@@ -382,7 +372,9 @@ def test_a_subgraph_is_predicted_centrally_with_the_mean_weights(
     part.save(tmp_path / "new.npz")
     done = run("predict", str(folder), "--data", "new.npz", "--out", "new.csv", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"predictions": "new.csv", "vertices": 600, "agents": False}
+    right = float((expected.argmax(1).numpy() == part.targets).mean())
+    about = {"predictions": "new.csv", "vertices": 600, "agents": False, "accuracy": pytest.approx(right, abs=2e-3)}
+    assert json.loads(done.stdout) == about
     rows = read_rows(tmp_path / "new.csv")
     names = [f"digit <{c}>" for c in range(10)]
     assert list(rows[0]) == ["vertex", "class", "probability", *(f"probability_{name}" for name in names)]
@@ -465,6 +457,23 @@ def test_no_labels_are_needed(folder: Path, digits: DataGraph, tmp_path: Path) -
     done = run("predict", str(folder), "--data", "tables", "--out", "t.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert read_rows(tmp_path / "t.csv")[7]["vertex"] == "v7"
+    assert "On the labels" not in done.stdout  # the folder has none
+
+
+def test_several_labels_a_vertex_are_scored_where_they_are_known(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    edges, labels = [(i, (i + 1) % 30) for i in range(30)], rng.random((30, 3)) < 0.5
+    masks: dict[str, Any] = {"train": np.arange(15), "validation": np.arange(15, 20), "test": np.arange(20, 25)}
+    graph = make_graph("ring", edges, rng.normal(size=(30, 4)), labels, **masks, task="multilabel")
+    result = gossamer.train(graph, agents=2, steps=3, baselines=False, topology="complete")
+    graph.save(tmp_path / "ring.npz")
+    trained = trained_of_run(result.run, result.summary)
+    outputs = result.predict(graph)
+    found, actual = outputs[:25].numpy() > 0, labels[:25]
+    expected = 2 * (found & actual).sum() / (found.sum() + actual.sum())
+    scores = score_labelled(trained, tmp_path / "ring.npz", outputs)
+    assert scores is not None
+    assert scores["micro_f1"] == pytest.approx(expected)
 
 
 def test_real_values_over_time(tmp_path: Path) -> None:
@@ -481,6 +490,8 @@ def test_real_values_over_time(tmp_path: Path) -> None:
     rows = read_rows(tmp_path / "run" / "predictions-other.csv")
     assert list(rows[0]) == ["vertex", "agent", "time", "value_0", "value_1"]
     assert len(rows) == 40
+    predicted = result.predict(other)[:, 0].numpy()  # the training time steps are those with a target
+    assert f"On the labels of other: MSE {np.square(predicted - y[:, 0]).mean():.4g}" in done.stdout
     torch.testing.assert_close(result.predict(other), result.predict(graph)[:, :2])
     classes = gossamer.load("digits")
     with pytest.raises(GossamerError, match="has 3 features as input, and digits has 64; give the same columns"):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import make_case
+from commands.inside import run
 from oracles.graphs import path_graph
-from runs.test_models import run
 from safetensors.torch import save_file
 
 import gossamer

@@ -19,6 +19,8 @@ gossamer audit digits --agents 4
 
 gossamer audit runs/digits-1 --observer 2 --json
 
+gossamer audit shards/agent-3
+
 gossamer audit cora --agents 6 --coalition 1,4 --sample 10
 
 gossamer audit digits --agents 4 --hidden 8 --steps 40 --membership 8 --no-attack
@@ -31,10 +33,10 @@ def audit(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="RUN|SETTINGS",
+            metavar="RUN|AGENT|SETTINGS",
             show_default=False,
-            help="A run directory, a settings file (.toml), or a data set with options as for gossamer train. "
-            "[dim]\\[default: digits][/]",
+            help="A run directory, the folder of an agent that has trained as a peer, a settings file (.toml), or a "
+            "data set with options as for gossamer train. [dim]\\[default: digits][/]",
         ),
     ] = None,
     observer: Annotated[
@@ -81,9 +83,11 @@ def audit(
 ) -> None:
     """Measure what an agent, or a coalition, learns about other agents' vertices from the messages of a run.
 
-    From algebra: which features follow from the rows that it receives. From attacks: the run is trained again on this
-    machine, and features and labels are reconstructed from what the agent received. Takes about a minute; more steps, a
-    larger sample and shadow runs take longer.
+    From algebra: which features follow from the rows that it receives. From attacks: features and labels are
+    reconstructed from what the agent received, as it was recorded (gossamer launch --record, gossamer peer --record),
+    or else as the run sends it when it is trained again on this machine. Takes about a minute; more steps, a larger
+    sample and shadow runs take longer. An agent's own folder has no truth about others: what is reconstructed has no
+    rate of success there.
     """
     logs.configure(log_level)
     curious = _parse_curious(observer, coalition)
@@ -92,19 +96,24 @@ def audit(
 
     folder = None if target is None else Path(target)
     is_run = folder is not None and folder.is_dir() and (folder / "run.json").is_file()
-    if folder is not None and folder.is_dir() and not is_run and not (folder / "features.csv").is_file():
-        raise GossamerError(f"{folder} is neither a run directory (it has no run.json) nor a folder of CSV tables")
+    is_agent = folder is not None and folder.is_dir() and not is_run and (folder / "shard.json").is_file()
+    if folder is not None and folder.is_dir() and not (is_run or is_agent or (folder / "features.csv").is_file()):
+        raise GossamerError(
+            f"{folder} is neither a run directory (it has no run.json), nor an agent's folder (shard.json), nor a "
+            "folder of CSV tables"
+        )
     picture = (out or (folder / auditing.PICTURE if is_run and folder else None)) if attack else None
     asked = auditing.AuditOptions(curious, attack, attack_steps, sample, membership, picture)
     if membership:
         print_line(f"training {membership} shadow runs; --membership with fewer is faster and less exact")
-    if is_run and folder is not None:
+    if folder is not None and (is_run or is_agent):
         if options:
             raise GossamerError(
                 f"a run directory is audited with its own settings; leave --{next(iter(options)).replace('_', '-')} "
                 "away, or give a data set"
             )
-        found, name = auditing.audit_run(folder, asked), str(folder)
+        found = auditing.audit_run(folder, asked) if is_run else auditing.audit_agent(folder, asked)
+        name = str(folder)
     else:
         settings = combine_settings(target, options)
         graph = load_data(settings)

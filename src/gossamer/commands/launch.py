@@ -18,7 +18,7 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, RecordMessages, RunDirectory, with_settings
 from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ EXAMPLES = """[bold]Examples[/]
 gossamer launch cora --agents 6
 
 gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
+
+gossamer launch digits --agents 4 --steps 60 --record --out runs/recorded
 """
 
 
@@ -39,6 +41,7 @@ gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
 def launch(
     dataset: Dataset = None,
     out: RunDirectory = None,
+    record: RecordMessages = False,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -47,7 +50,8 @@ def launch(
     """Train with one process an agent on this machine, over encrypted loopback connections.
 
     Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
-    Simulate the same with gossamer train --secrets RUN/secrets.json.
+    Simulate the same with gossamer train --secrets RUN/secrets.json. With --record, gossamer audit RUN reads the
+    messages that were really sent.
     """
     logs.configure(log_level)
     settings = combine_settings(dataset, options)
@@ -61,14 +65,14 @@ def launch(
     with show_progress() as (_, _, progress):
         state = launching.prepare(graph, settings, progress)
     with new_folders.create_locked(folder):
-        result = _launch(state, graph, folder)
+        result = _launch(state, graph, folder, record)
     if as_json:
         print_json(result.summary)
     else:
         terminal.show_result(Console(), result.run, result.summary, folder)
 
 
-def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
+def _launch(state: "Run", graph: "DataGraph", folder: Path, record: bool) -> "Result":
     from gossamer import launching
     from gossamer.observers.plain_lines import make_report_writer
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
@@ -85,7 +89,7 @@ def _launch(state: "Run", graph: "DataGraph", folder: Path) -> "Result":
     m, steps = state.deployment.num_agents, count_protocol_steps(state.whole_settings)
     measure = partial(score_agents, task=task, width=graph.num_outputs, scale=state.target_scale)
     write_lines = make_report_writer(print_line, m, steps, score, measure)
-    with LocalProcesses(folders) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
+    with LocalProcesses(folders, record) as processes, Live(console=err, refresh_per_second=4, transient=True) as live:
         for reports in processes.follow():
             if err.is_terminal:
                 live.update(agent_tables.process_table(reports, m, steps, score, measure))

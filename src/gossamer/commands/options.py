@@ -34,6 +34,14 @@ TensorBoard = Annotated[
         show_default=False,
     ),
 ]
+RecordMessages = Annotated[
+    bool,
+    typer.Option(
+        "--record",
+        help="Keep what each agent receives, as far as gossamer audit reads it, in the folder of its run (at most 256 "
+        "MB an agent).",
+    ),
+]
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[
     Level,

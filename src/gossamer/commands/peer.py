@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, print_json, report_errors
-from gossamer.commands.options import LogLevel
+from gossamer.commands.options import LogLevel, RecordMessages
 from gossamer.peers.network.addresses import check_address
 
 NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
@@ -19,6 +19,8 @@ EXAMPLES = """[bold]Examples[/]
 gossamer peer shards/agent-3
 
 gossamer peer shards/agent-3 --give-up 600
+
+gossamer peer shards/agent-3 --record
 """
 
 
@@ -43,6 +45,7 @@ def peer(
             metavar="HOST:PORT", help="Listen here, where others reach it by another address.", show_default=False
         ),
     ] = None,
+    record: RecordMessages = False,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     log_level: LogLevel = "info",
@@ -65,7 +68,9 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    options = PeerOptions(print_json, give_up=give_up) if report else PeerOptions(report_every=2.0, give_up=give_up)
+    options = PeerOptions(report_every=2.0, give_up=give_up, record=record)
+    if report:
+        options = PeerOptions(print_json, give_up=give_up, record=record)
     try:
         with keep_memory():
             result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)

@@ -66,7 +66,8 @@ def predict(
     Each vertex is predicted with its own agent's weights, one exchange of boundary rows for each propagation. Started
     by torchrun, each rank carries a share of the agents, and the first writes the file.
 
-    With --data, predict another graph: centrally with the mean of the agents' weights, or over the agents.
+    With --data, predict another graph: centrally with the mean of the agents' weights, or over the agents. Where it has
+    labels, as gossamer train takes them, the score on them is printed, too.
     """
     logs.configure(log_level)
     if agents and data is None:
@@ -98,15 +99,22 @@ def _predict_data(folder: Path, data: str, over_agents: bool, out: Path | None, 
     """Predict another graph than the run's own."""
     from gossamer.engines.simulation import start_run
     from gossamer.report.predictions import write_predictions
-    from gossamer.runs.inference import predict_unlabelled
+    from gossamer.report.score_text import format_score, label_score
+    from gossamer.runs.inference import predict_unlabelled, score_labelled
     from gossamer.runs.trained import read_trained
 
-    found = predict_unlabelled(read_trained(folder), data, start_run, over_agents)
+    trained = read_trained(folder)
+    found = predict_unlabelled(trained, data, start_run, over_agents)
+    scores = score_labelled(trained, data, found.outputs) or {}
     target = out or folder / f"predictions-{found.graph.name}.csv"
     write_predictions(target, found.graph, found.assignment, found.outputs, probabilities=True)
     if as_json:
-        print_json({"predictions": str(target), "vertices": found.graph.num_vertices, "agents": over_agents})
+        about = {"predictions": str(target), "vertices": found.graph.num_vertices, "agents": over_agents}
+        print_json(about | scores)
     else:
+        for name, score in scores.items():
+            shown = f"{label_score(name)} {format_score(name, score)}"
+            Console().print(f"On the labels of {escape(found.graph.name)}: {shown}", highlight=False)
         _print_target(found.graph, target)
 
 

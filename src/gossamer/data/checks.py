@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.errors import GossamerError, GossamerWarning, VertexError
 
 LARGEST_FEATURE = float(np.finfo(np.float32).max)
 SYMMETRISE = "--symmetrise (symmetrise=True in Python)"
@@ -66,9 +66,8 @@ def validate_features(features: Features) -> Features:
     if not finite.all():
         bad = np.flatnonzero(~finite)
         vertex = row_of[bad[0]] if row_of is not None else bad[0] // (values.size // features.shape[0])
-        raise GossamerError(
-            f"features hold {len(bad)} NaN or infinite values, the first at vertex {vertex}; fill or drop them first"
-        )
+        message = f"features hold {len(bad)} NaN or infinite values, the first at vertex {{}}; fill or drop them first"
+        raise VertexError(message, int(vertex))
     if values.dtype.itemsize > 4 and values.size and max(values.max(), -values.min()) > LARGEST_FEATURE:
         raise GossamerError(f"features must stay below {LARGEST_FEATURE:.1g}, float32's largest; scale them first")
     return features
@@ -119,7 +118,7 @@ def validate_edges(
     if w.size and not (w.min() > 0 and np.isfinite(w.max())):
         wrong = np.flatnonzero(~(np.isfinite(w) & (w > 0)))
         i, j = pairs[wrong[0]] if numbers is None else numbers[pairs[wrong[0]]]
-        raise GossamerError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({i}, {j})")
+        raise VertexError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({{}}, {{}})", i, j)
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
         warnings.warn(f"{loops.sum()} self-loops dropped; shift operators add their own", GossamerWarning, stacklevel=4)
@@ -139,10 +138,12 @@ def validate_edges(
     differs = np.flatnonzero(w != w[first][inverse])
     if len(differs):
         i, j = pairs[differs[0]] if numbers is None else numbers[pairs[differs[0]]]
-        raise GossamerError(
-            f"asymmetric weights: edge ({i}, {j}) is given more than once with different weights "
+        raise VertexError(
+            f"asymmetric weights: edge ({{}}, {{}}) is given more than once with different weights "
             f"({len(differs)} such edges); the data graph is undirected, so make them equal, or take their mean with "
-            f"{SYMMETRISE}"
+            f"{SYMMETRISE}",
+            i,
+            j,
         )
     return pairs[first], w[first]
 

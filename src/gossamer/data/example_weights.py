@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from gossamer.array_types import Floats
 from gossamer.data.checks import check_real
 from gossamer.data.tasks import find_task
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, VertexError
 
 LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
@@ -37,9 +37,10 @@ def validate_sample_weights(given: ArrayLike, n: int, batch: int | None) -> Floa
     wrong = ~((weights >= 0) & (weights <= LARGEST_WEIGHT))
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
-        raise GossamerError(
+        raise VertexError(
             f"sample weights must be at least 0 and at most {LARGEST_WEIGHT:.1g}, float32's largest, got "
-            f"{weights[place]} for vertex {place[0]} ({wrong.sum()} such weights)"
+            f"{weights[place]} for vertex {{}} ({wrong.sum()} such weights)",
+            place[0],
         )
     return weights.astype(np.float64)
 

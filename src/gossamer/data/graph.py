@@ -23,7 +23,7 @@ from gossamer.data.conversion import to_array
 from gossamer.data.example_weights import check_training_weight, validate_sample_weights
 from gossamer.data.targets import validate_targets
 from gossamer.data.tasks import Task, find_task
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, naming_vertices
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,8 @@ def make_graph(
             "the test mask": test,
         }.items()
     )
-    features = validate_features(features)
+    with naming_vertices(names):
+        features = validate_features(features)
     n = features.shape[0]
     batch = features.shape[1] if features.ndim == 3 else None
     try:
@@ -193,11 +194,12 @@ def make_graph(
     except ValueError as error:
         raise GossamerError(f"targets must have one row of the same length for each vertex: {error}") from None
     check_rows(n, targets=given_targets, names=names, positions=positions)
-    pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
-    masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
-    y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names, task)
+    with naming_vertices(names):
+        pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
+        masks = validate_masks({"train": train, "validation": validation, "test": test}, n, batch)
+        y, num_classes, class_names = validate_targets(given_targets, masks, batch, class_names, task)
+        examples = None if sample_weights is None else validate_sample_weights(sample_weights, n, batch)
     checked_positions = None if positions is None else validate_positions(positions)
-    examples = None if sample_weights is None else validate_sample_weights(sample_weights, n, batch)
     check_training_weight(examples, masks[0])
     graph = DataGraph(
         name,

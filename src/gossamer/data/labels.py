@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.tasks import MOST_CLASSES, Task
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, VertexError
 
 
 def choose_table_task(y: NDArray[Any], batch: int | None = None) -> Task | None:
@@ -46,14 +46,15 @@ def validate_labels(y: NDArray[Any], used: NDArray[np.bool_], batch: int | None 
     wrong = ~((y == 0) | (y == 1) | missing)
     if wrong.any():
         i, c = np.argwhere(wrong)[0]
-        raise GossamerError(f"labels must be 0 or 1, got {y[i, c]} for vertex {i} ({wrong.sum()} such entries)")
+        raise VertexError(f"labels must be 0 or 1, got {y[i, c]} for vertex {{}} ({wrong.sum()} such entries)", int(i))
     unknown = missing.any(1)
     for rows, what in (
         (unknown & ~missing.all(1), "has some labels and others unknown; give all of them, or none"),
         (unknown & used, "is in a mask but its labels are unknown"),
     ):
         if rows.any():
-            raise GossamerError(f"vertex {np.flatnonzero(rows)[0]} {what} ({rows.sum()} such vertices)")
+            first = int(np.flatnonzero(rows)[0])
+            raise VertexError(f"vertex {{}} {what} ({rows.sum()} such vertices)", first)
     return np.asarray(y == 1)
 
 

@@ -101,14 +101,14 @@ def read_edges(
         for name in row[:2]:
             if name not in number:
                 raise GossamerError(f"{path}, line {line}: vertex {shown(name)} does not exist in {known}")
-        i, j = number[row[0]], number[row[1]]
         for weight in parse_numbers(path, line, row[2:3]):
             if not 0 < weight < math.inf:
+                edge = f"({shown(row[0])}, {shown(row[1])})"
                 raise GossamerError(
-                    f"{path}, line {line}: edge weights must be positive and finite, got {weight} on edge ({i}, {j})"
+                    f"{path}, line {line}: edge weights must be positive and finite, got {weight} on edge {edge}"
                 )
             weights.append(weight)
-        pairs.extend((i, j))
+        pairs.extend((number[row[0]], number[row[1]]))
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return edges, np.array(weights) if len(header) > 2 else None
 

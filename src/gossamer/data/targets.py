@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gossamer.choices import TASK_NAMES
 from gossamer.data.labels import choose_table_task, validate_labels
 from gossamer.data.tasks import MOST_CLASSES, Task
-from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.errors import GossamerError, GossamerWarning, VertexError
 
 FEW_CLASSES = 20  # up to which as many classes as vertices are no reason for doubt
 RARE, DOUBTFUL = 2, 5  # vertices of a class on average below which labels are refused, and warned of
@@ -104,9 +104,10 @@ def _validate_classes(
     y = y.astype(np.int64) if y.dtype == np.bool_ else y
     unknown = np.flatnonzero((y < 0) & np.logical_or.reduce(masks))
     if len(unknown):
-        raise GossamerError(
-            f"vertex {unknown[0]} is in a mask but has no class ({len(unknown)} such vertices); negative class numbers "
-            "stand for unknown ones"
+        raise VertexError(
+            f"vertex {{}} is in a mask but has no class ({len(unknown)} such vertices); negative class numbers stand "
+            "for unknown ones",
+            int(unknown[0]),
         )
     classes = check_num_classes(y)
     known = int((y >= 0).sum())
@@ -186,8 +187,9 @@ def _validate_values(y: NDArray[Any], masks: list[NDArray[np.bool_]], batch: int
         raise GossamerError(f"real targets must be [vertices{', batch' if batch else ''}, outputs], got {y.shape}")
     unknown = ~np.isfinite(y) & np.logical_or.reduce(masks)[..., None]
     if unknown.any():
-        raise GossamerError(
-            f"targets hold {unknown.sum()} NaN or infinite values inside the masks, the first at vertex "
-            f"{np.argwhere(unknown)[0, 0]}; fill them, or take these vertices out of the masks"
+        raise VertexError(
+            f"targets hold {unknown.sum()} NaN or infinite values inside the masks, the first at vertex {{}}; fill "
+            "them, or take these vertices out of the masks",
+            int(np.argwhere(unknown)[0, 0]),
         )
     return np.asarray(np.nan_to_num(y, posinf=0.0, neginf=0.0))

@@ -15,7 +15,7 @@ from gossamer.data.conversion import to_array
 from gossamer.data.graph import DataGraph
 from gossamer.data.tables import read_edges, read_features
 from gossamer.data.tasks import Task
-from gossamer.errors import FileError, GossamerError, naming
+from gossamer.errors import FileError, GossamerError, naming, naming_vertices
 
 
 def drop_labels(graph: DataGraph, num_outputs: int, class_names: tuple[str, ...] | None, task: Task) -> DataGraph:
@@ -108,9 +108,10 @@ def _count_rows(features: Any) -> int:
 def _make(
     name: str, edges: Any, weights: Any, features: Any, names: tuple[str, ...] | None, positions: Any, symmetrise: bool
 ) -> DataGraph:
-    features = validate_features(features)
-    n = features.shape[0]
-    pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
+    with naming_vertices(names):
+        features = validate_features(features)
+        n = features.shape[0]
+        pairs, edge_weights = validate_edges(edges, weights, n, symmetrise=symmetrise)
     if names is not None and len(names) != n:
         raise GossamerError(f"expected {n} names, one for each vertex, found {len(names)}")
     places = None if positions is None else validate_positions(positions)

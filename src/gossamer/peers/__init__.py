@@ -9,6 +9,7 @@ The code is organised as follows:
     program           a training run as one generator of exchanges, and its schedule
     sender_lists      signed lists of who sends to whom in masked consensus, between sites
     sessions          log of the sessions whose pads an agent has drawn
+    recorder          messages that an agent receives, kept for an audit
     checkpoints       epoch and checkpoints on disk
     metrics           an agent's evaluations on disk
     refusals          log of refused messages

@@ -67,7 +67,8 @@ def find_free_ports(count: int) -> list[int]:
 class LocalProcesses:
     """The processes of all agents; a context that ends them."""
 
-    def __init__(self, folders: list[Path]) -> None:
+    def __init__(self, folders: list[Path], record: bool = False) -> None:
+        self._options = ["--record"] if record else []
         self.reports: dict[int, PeerReport] = {}  # the last one of each agent
         self._errors = [(folder / "errors.log").open("w+b") for folder in folders]
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -78,7 +79,7 @@ class LocalProcesses:
     def __enter__(self) -> "LocalProcesses":
         for folder, errors in zip(self._folders, self._errors, strict=True):
             command = [sys.executable, "-m", "gossamer", "peer", str(folder), "--report", "--lifeline"]
-            command += ["--log-level", "error"]  # stderr is shown if the process fails
+            command += [*self._options, "--log-level", "error"]  # stderr is shown if the process fails
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
             )

@@ -2,8 +2,9 @@
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to recover from, `secrets.json` (its secret, which
 decides dropout masks and quantisation noise), `metrics.jsonl` (its sums for each evaluation), `refused.jsonl` (the
-refusal log), `weights.safetensors` (its own weights, [1, in, out] and so on), `done` once it has finished and
-`all-done` once it knows that all have; a site's also `planned`, the shard that was planned.
+refusal log), `recorded` (received messages, if it records), `weights.safetensors` (its own weights, [1, in, out] and so
+on), `done` once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was
+planned.
 """
 
 import gc
@@ -38,6 +39,7 @@ from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.site_work import SiteWork
 from gossamer.peers.staged_work import make_work
+from gossamer.runs.shares import MANIFEST
 
 BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
@@ -55,11 +57,12 @@ class LeftEarlyError(GossamerError):
 
 @dataclass(frozen=True)
 class PeerOptions:
-    """Reports that the operator wants, and the time after which a missing neighbour ends the process."""
+    """Reports that the operator wants, the time after which a missing neighbour ends the process, and recording."""
 
     on_report: Callable[[PeerReport], None] = lambda report: None
     report_every: float = 0.5  # seconds
     give_up: float | None = None  # seconds; None: never
+    record: bool = False  # messages, for an audit
 
 
 def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen: str | None = None) -> Path:
@@ -102,9 +105,9 @@ def _train(
     metrics, refusals = MetricsLog(folder / "metrics.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
     work: Work
     if isinstance(shard, Shard):
-        work = make_work(shard, folder, metrics, signatures)
+        work = make_work(shard, folder, metrics, signatures, options.record)
     else:
-        work = SiteWork(shard, folder, metrics, signatures)
+        work = SiteWork(shard, folder, metrics, signatures, options.record)
     config = ProtocolConfig(
         shard.membership,
         shard.settings.torch_dtype,
@@ -143,6 +146,19 @@ def _train(
 def run_folder(folder: Path, membership: Membership) -> Path:
     """The folder within a shard for the persistent state and the results of its run."""
     return folder / f"run-{membership.run}"
+
+
+def read_trained_shard(folder: Path) -> tuple[Shard, Path]:
+    """The shard of an agent, as a site has planned it if no one has cut it, and the folder of its run."""
+    if not is_site(folder):
+        shard = read_shard(folder)
+        return shard, run_folder(folder, shard.membership)
+    state = run_folder(folder, read_site_shard(folder).membership)
+    if not (state / "planned" / MANIFEST).is_file():
+        raise GossamerError(
+            f"the site of {folder} has not planned its share with the others yet; run gossamer peer {folder}"
+        )
+    return read_shard(state / "planned"), state
 
 
 def read_secret(folder: Path, membership: Membership) -> str:

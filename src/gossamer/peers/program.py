@@ -50,15 +50,19 @@ def train_from(
     step: int,
     on_record: Callable[[PeerEvaluation], None],
     share: Share | None = None,
+    on_step: Callable[[Host, bool], None] = lambda host, saves: None,
 ) -> Generator[PlannedExchange, Inbox, Host]:
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order. Returns the host as
-    its last checkpoint has it. `share` is needed where all agents select the same weights."""
+    its last checkpoint has it. `share` is needed where all agents select the same weights. `on_step` is called before
+    each step, and is told whether a checkpoint follows."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
     score = _choose_score(host, settings)
     while True:
         t, last = host.step, host.step >= settings.steps
-        if t % settings.checkpoint_every == 0 or last:
+        saves = t % settings.checkpoint_every == 0 or last
+        on_step(host, saves)
+        if saves:
             _save(checkpoints, host)
         if is_evaluated(settings, t):
             own, whole = yield from label_exchanges("full", t, _evaluate_together(host, score, share))

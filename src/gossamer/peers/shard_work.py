@@ -23,6 +23,7 @@ from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange,
 from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position
+from gossamer.peers.recorder import Recorder
 from gossamer.peers.sessions import log_session
 from gossamer.peers.shards.shard import Shard
 from gossamer.runs.settings import Settings
@@ -70,10 +71,12 @@ class ShardWork:
         folder: Path,
         metrics: MetricsLog,
         signatures: Signatures = UNSIGNED,
+        record: bool = False,
     ) -> None:
         """`settings` are those of the host's stage."""
         self._settings, self._folder, self._metrics = settings, folder, metrics
         self._membership, self._share, self._host = shard.membership, shard.share, host
+        self._recorder = Recorder(folder, shard.membership, settings) if record else None
         self._keys = make_pair_keys(signatures, shard.membership.agent) if settings.masks else None
         self._schedule = make_schedule(host, settings, shard.share)
         self.keep, self.steps = shard.keep, settings.steps
@@ -86,7 +89,12 @@ class ShardWork:
     def train(self, step: int, session: bytes) -> Generator[PlannedExchange, Inbox, Host]:
         """Train from a step to the end; returns the host with the weights that are kept."""
         host = self._host if self._keys is None else self._mask(self._host, self._keys, step, session)
-        last = yield from train_from(host, self._settings, self.store, step, self._metrics.add, self._share)
+        given = host, self._settings, self.store, step, self._metrics.add, self._share
+        if self._recorder is None:
+            last = yield from train_from(*given)
+        else:
+            self._recorder.begin(step)
+            last = yield from self._recorder.record(train_from(*given, self._recorder.begin_step))
         kept = restore_best(last)
         write_tensors(self._folder / "weights.safetensors", kept.params, PRIVATE)
         return kept

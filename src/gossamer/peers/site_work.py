@@ -59,9 +59,16 @@ class SiteWork:
 
     first = PLANNING_STEPS
 
-    def __init__(self, shard: SiteShard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> None:
+    def __init__(
+        self,
+        shard: SiteShard,
+        folder: Path,
+        metrics: MetricsLog,
+        signatures: Signatures = UNSIGNED,
+        record: bool = False,
+    ) -> None:
         self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
-        self._signatures = signatures
+        self._signatures, self._record = signatures, record
         if uses_masks(shard.settings):
             make_pair_keys(signatures, shard.membership.agent)  # refuses an agent without keys
         self._planned = folder / "planned"
@@ -84,7 +91,7 @@ class SiteWork:
         self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self.training = make_work(self._read_planned(), folder, metrics, signatures)
+            self.training = make_work(self._read_planned(), folder, metrics, signatures, record)
 
     def program(self, step: int, session: bytes) -> Program:
         if step == 0:
@@ -98,7 +105,7 @@ class SiteWork:
             if uses_masks(settings):
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
-            self.training = make_work(planned, self._folder, self._metrics, self._signatures)
+            self.training = make_work(planned, self._folder, self._metrics, self._signatures, self._record)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
         yield from shift_steps(self.training.program(max(0, step - PLANNING_STEPS), session), PLANNING_STEPS)

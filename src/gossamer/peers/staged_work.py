@@ -37,14 +37,16 @@ from gossamer.runs.tensors import read_arrays, write_tensors
 HANDED_FILE = "handed.safetensors"
 
 
-def make_work(shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED) -> Work:
-    """The work of a shard, in one stage or in several."""
+def make_work(
+    shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED, record: bool = False
+) -> Work:
+    """The work of a shard, in one stage or in several; with `record`, what arrives in the last one is kept."""
     settings = find_private_settings(shard.settings)  # noise that spends more than the budget is refused
     secrets = None if settings.public_randomness else take_own_secret(folder, shard.membership.agent)
     if settings.encodes:
-        return StagedWork(shard, folder, metrics, signatures, secrets)
+        return StagedWork(shard, folder, metrics, signatures, secrets, record)
     host = build_stage_host(GRAPH, shard.share, None, settings, secrets)
-    return ShardWork(shard, host, settings, folder, metrics, signatures)
+    return ShardWork(shard, host, settings, folder, metrics, signatures, record)
 
 
 def count_protocol_steps(settings: Settings) -> int:
@@ -112,9 +114,15 @@ class StagedWork:
     first = 0
 
     def __init__(
-        self, shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures, secrets: Secrets | None
+        self,
+        shard: Shard,
+        folder: Path,
+        metrics: MetricsLog,
+        signatures: Signatures,
+        secrets: Secrets | None,
+        record: bool = False,
     ) -> None:
-        self._shard, self._folder, self._metrics = shard, folder, metrics
+        self._shard, self._folder, self._metrics, self._record = shard, folder, metrics, record
         self._signatures, self._secrets, self._settings = signatures, secrets, shard.settings
         self._plans = self._plan_stages()
         self._works: list[ShardWork] = []  # of the stages that have begun
@@ -179,8 +187,8 @@ class StagedWork:
         folder = self._find_folder(plan)
         make_private(folder)
         metrics = self._metrics if plan.name == GRAPH else MetricsLog(folder / "metrics.jsonl")
-        host = self._build(plan.name, handed)
-        self._works.append(ShardWork(self._shard, host, plan.settings, folder, metrics, self._signatures))
+        host, record = self._build(plan.name, handed), self._record and plan.name == GRAPH
+        self._works.append(ShardWork(self._shard, host, plan.settings, folder, metrics, self._signatures, record))
 
     def _find_folder(self, plan: StagePlan) -> Path:
         return self._folder if plan.name == GRAPH else self._folder / plan.name

@@ -5,6 +5,8 @@ Curious agents follow the protocol and read all that they receive. The code is o
     seen_rows     which rows of other agents' vertices reach them: S of the forward pass, R^T of the backward pass
     algebra       which vertices stand alone in these rows, and the rank of what is known of each one's features
     recording     a run with one host for each agent, of which all is kept that the curious agents receive
+    record_checks recorded messages of a real run, held against its plan
+    own_share     an audit from one agent's share alone
     tracing       other agents' weights at each step, from what consensus sends
     equations     known linear equations in a vertex's features, from the recorded rows
     recovery      solutions of these: least squares, sparse recovery

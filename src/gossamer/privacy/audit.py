@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gossamer.agents import Outbox
-from gossamer.agents.exchange import Phase
+from gossamer.agents.salts import Secrets
 from gossamer.array_types import Floats
 from gossamer.privacy.algebra import VertexRanks, find_alone, measure_ranks
 from gossamer.privacy.equations import collect_equations
@@ -21,10 +21,12 @@ from gossamer.privacy.knowledge import (
 )
 from gossamer.privacy.labels import LabelAttack, attack_labels
 from gossamer.privacy.membership import MembershipAttack
+from gossamer.privacy.record_checks import check_fit
 from gossamer.privacy.recording import Lockstep, record_run
-from gossamer.privacy.seen_rows import SeenPlan, find_seen_plan
+from gossamer.privacy.seen_rows import Fields, SeenPlan, find_seen_plan
 from gossamer.privacy.tracing import trace_weights
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.recordings import Recording, is_audited
 from gossamer.runs.settings import Settings
 
 ATTACKED_STEPS = 60  # of a run, unless more are asked for
@@ -72,6 +74,8 @@ class Audit:
     steps: int  # of the whole run
     attacked_steps: int
     separable: tuple[int, ...] = ()  # agents whose psi_z follows from the curious ones' masked sums
+    recorded: bool = False  # attacks read messages of the run itself, not of a simulation
+    judged: bool = True  # the truth is at hand: all agents' data, not that of one alone
     repeated_pads: int | None = None  # sessions of a masked run whose pads were used twice; None: not looked up
     feature_attack: FeatureAttack | None = None
     label_attack: LabelAttack | None = None
@@ -85,14 +89,17 @@ class Audit:
     def identifiable_vertices(self) -> int:
         return sum(int(one.ranks.identifiable.sum()) for one in self.neighbours)
 
+    def _rate(self, found: int, tried: int) -> float | None:
+        return (found / tried if tried else 0.0) if self.judged else None
+
     def to_dict(self) -> dict[str, Any]:
-        """The object of `--json`."""
+        """The object of `--json`; rates are None where the truth is not at hand."""
         attacks: dict[str, Any] = {"features": None, "labels": None}
         if self.feature_attack is not None:
             found, tried = self.feature_attack.count()
             attacks["features"] = {
-                "rate": found / tried if tried else 0.0,
-                "baseline": max(self.feature_attack.baselines.values(), default=0.0),
+                "rate": self._rate(found, tried),
+                "baseline": max(self.feature_attack.baselines.values(), default=0.0) if self.judged else None,
                 "baselines": self.feature_attack.baselines,
                 "found": found,
                 "tried": tried,
@@ -102,7 +109,7 @@ class Audit:
             found, tried = self.label_attack.count()
             counts = self.label_attack.counts
             attacks["labels"] = {
-                "rate": found / tried if tried else 0.0,
+                "rate": self._rate(found, tried),
                 "baseline": self.label_attack.baseline,
                 "found": found,
                 "tried": tried,
@@ -128,6 +135,7 @@ class Audit:
             "repeated_pads": self.repeated_pads,
             "steps": self.steps,
             "attacked_steps": self.attacked_steps,
+            "recorded": self.recorded,
             "neighbours": [
                 one.to_dict() | {"features": _fraction(self.feature_attack, one.agent)} for one in self.neighbours
             ],
@@ -156,11 +164,12 @@ def audit_deployment(
     settings: Settings,
     curious: Sequence[int],
     knowledge: Knowledge | None = None,
+    fields: tuple[Fields, Fields] | None = None,
 ) -> tuple[Audit, SeenPlan]:
-    """Audit the plan alone, by algebra, for a run of all the settings' steps."""
+    """Audit the plan alone, by algebra, for a run of all the settings' steps; `fields` as find_seen_plan has them."""
     who = check_curious(curious, deployment.num_agents)
     known = find_knowledge(settings) if knowledge is None else knowledge
-    seen = find_seen_plan(deployment, who)
+    seen = find_seen_plan(deployment, who, fields)
     layer = deployment.network.layers[0]
     neighbours = []
     for z in range(deployment.num_agents):
@@ -181,7 +190,8 @@ def audit_deployment(
                 0 if backward is None else int(find_alone(backward.matrix).sum()),
             )
         )
-    separable = find_separable(deployment.certificate.combination, who) if settings.masks else ()
+    known_sums = settings.masks and known.combination_known
+    separable = find_separable(deployment.certificate.combination, who) if known_sums else ()
     return Audit(who, known, settings, layer.inputs, neighbours, settings.steps, 0, separable), seen
 
 
@@ -193,26 +203,33 @@ def find_separable(C: Floats, curious: Sequence[int]) -> tuple[int, ...]:
 
 
 def attack_run(
-    audit: Audit, seen: SeenPlan, deployment: Deployment, lockstep: Lockstep, steps: int | None, sample: int | None
+    audit: Audit,
+    seen: SeenPlan,
+    deployment: Deployment,
+    lockstep: Lockstep,
+    steps: int | None,
+    sample: int | None,
+    recording: Recording | None = None,
+    secrets: Secrets | None = None,
 ) -> Audit:
-    """Run the settings again, one host an agent, record what the curious agents receive, and attack it."""
+    """Attack a recording of the curious agents. Without one, the settings' run is trained again, one host an agent and
+    with the `secrets` of a launch, and recorded."""
     settings, who = audit.settings, audit.curious
     attacked = min(settings.steps, ATTACKED_STEPS if steps is None else steps)
-    weights = 1 if settings.tracks else 0
-
-    def keep(plan: str, step: int, outbox: Outbox) -> bool:
-        """Return whether an attack reads these messages; the rest would fill the memory."""
-        if outbox.phase is Phase.CONSENSUS:
-            return step == 0 or outbox.index == weights
-        return (outbox.phase is Phase.BACKWARD and step == 0) or (outbox.phase is Phase.FORWARD and outbox.index == 0)
-
-    recording = record_run(deployment, settings, who, attacked, lockstep, keep)
+    if recording is None:
+        keep = partial(is_audited, settings)
+        recording = record_run(deployment, settings, who, attacked, lockstep, keep, secrets)
+    else:
+        attacked = min(attacked, recording.steps)
+        recording = recording.limit(attacked)
+        check_fit(recording, seen, deployment, settings)
+        audit.recorded = True
     senders = sorted({*seen.evaluation, *seen.training})
     traced = trace_weights(recording, deployment, settings, audit.knowledge, who, senders, attacked)
     equations = collect_equations(recording, seen, traced, deployment, settings, audit.knowledge)
     few = audit.num_features <= MANY_FEATURES
     wanted = (DENSE_SAMPLE if few else SPARSE_SAMPLE) if sample is None else sample
     audit.attacked_steps = attacked
-    audit.feature_attack = attack_features(equations, deployment, who, wanted, settings.seed)
-    audit.label_attack = attack_labels(recording, seen, deployment, settings, who)
+    audit.feature_attack = attack_features(equations, deployment, who, wanted, settings.seed, audit.judged)
+    audit.label_attack = attack_labels(recording, seen, deployment, settings, who, audit.judged)
     return audit

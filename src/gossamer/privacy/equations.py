@@ -18,10 +18,10 @@ from gossamer.agents.links import Link
 from gossamer.array_types import Floats, Ints
 from gossamer.privacy.algebra import align_rows, reduce_around, reduce_rows
 from gossamer.privacy.knowledge import Knowledge
-from gossamer.privacy.recording import EVALUATING, TRAINING, Recording
 from gossamer.privacy.seen_rows import SeenPlan, SeenRows
 from gossamer.privacy.tracing import TracedWeights
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.recordings import EVALUATING, TRAINING, Recording
 from gossamer.runs.settings import Settings
 
 DROWNED = {"float32": 1e-4, "float64": 1e-10}  # relative size of W's singular values

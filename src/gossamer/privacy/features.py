@@ -26,17 +26,18 @@ SPARSE_SHARE_SEEN = 0.2  # of features that are not 0 in vertices of one's own, 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The attack on one vertex's features; `estimate` is None where equations do not allow one."""
+    """The attack on one vertex's features; `estimate` is None where equations do not allow one, `original` where the
+    truth is not at hand."""
 
     vertex: int
     sender: int
-    original: Floats
+    original: Floats | None
     estimate: Floats | None
     decoded: Floats | None  # by the decoder
 
     @property
     def succeeded(self) -> bool:
-        return has_succeeded(self.estimate, self.original)
+        return self.original is not None and has_succeeded(self.estimate, self.original)
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,13 @@ class FeatureAttack:
     reconstructions: tuple[Reconstruction, ...]
     baselines: dict[str, float]
     method: str
+    judged: bool = True  # the truth is at hand
 
     def count(self, sender: int | None = None) -> tuple[int, int]:
-        """Vertices of a sender (or of all) that were reconstructed, and tried."""
+        """Vertices of a sender (or of all) that were reconstructed (rightly, if judged), and tried."""
         tried = [one for one in self.reconstructions if sender in (None, one.sender)]
-        return sum(one.succeeded for one in tried), len(tried)
+        found = (one.succeeded if self.judged else one.estimate is not None for one in tried)
+        return sum(found), len(tried)
 
 
 def has_succeeded(estimate: Floats | None, original: Floats) -> bool:
@@ -61,9 +64,14 @@ def has_succeeded(estimate: Floats | None, original: Floats) -> bool:
 
 
 def attack_features(
-    equations: Mapping[int, SenderRows], deployment: Deployment, curious: Collection[int], sample: int, seed: int
+    equations: Mapping[int, SenderRows],
+    deployment: Deployment,
+    curious: Collection[int],
+    sample: int,
+    seed: int,
+    judged: bool = True,
 ) -> FeatureAttack:
-    """Reconstruct `sample` of the seen vertices, drawn at random, and compare with the truth."""
+    """Reconstruct `sample` of the seen vertices, drawn at random; if it is to be `judged`, compare with the truth."""
     own = np.flatnonzero(np.isin(deployment.assignment, list(curious)))
     mine = select_features(deployment, own)
     filled = (mine != 0).sum(1)
@@ -75,14 +83,15 @@ def attack_features(
         columns = np.searchsorted(rows.vertices, chosen[z])
         estimates = Recovery(rows, filled if is_sparse else None, nonnegative).recover(columns.tolist())
         decoded = _decode(rows, mine, columns)
-        originals = select_features(deployment, chosen[z])
+        originals = select_features(deployment, chosen[z]) if judged else [None] * len(columns)
         found += [
             Reconstruction(int(j), z, x, estimates.get(int(column)), None if decoded is None else decoded[n])
             for n, (j, column, x) in enumerate(zip(chosen[z], columns, originals, strict=True))
         ]
     sparse_method = "a non-negative lasso" if nonnegative else "orthogonal matching pursuit"
     method = sparse_method if is_sparse else "least squares"
-    return FeatureAttack(tuple(found), _score_baselines(found, deployment, own, mine), method)
+    baselines = _score_baselines(found, deployment, own, mine) if judged else {}
+    return FeatureAttack(tuple(found), baselines, method, judged)
 
 
 def draw_sample(vertices: Mapping[int, Ints], sample: int, seed: int) -> dict[int, Ints]:
@@ -119,6 +128,7 @@ def _score_baselines(found: list[Reconstruction], deployment: Deployment, own: I
         by_class = {int(c): mine[targets[own] == c].mean(0) for c in np.unique(targets[own])}
     mean = mine.mean(0) if len(mine) else None
     for one in found:
+        assert one.original is not None
         right["mean"] += has_succeeded(mean, one.original)
         right["decoder"] += has_succeeded(one.decoded, one.original)
         if by_class:

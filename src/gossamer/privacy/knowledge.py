@@ -4,8 +4,8 @@ A curious agent receives psi_z of its neighbours in every plain consensus. It kn
 if it receives those of all z' that z mixes, and else up to the agents' disagreement (El Mrini, Cyffers and Bellet 2024,
 "Privacy attacks in decentralized learning", take this further, to agents that are no neighbours). A masked consensus
 shows it its own w_k alone, which is w_z where both have the same row of C, and else near it. Initial weights are
-public: they come from the seed or from a file. C is taken to be public, too. Dropout masks are so with
---public-randomness only.
+public: they come from the seed or from a file. C is taken to be public, too, unless there is one agent's folder alone,
+which has its row of C. Dropout masks are public with --public-randomness only.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,19 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import is_evaluated
+from gossamer.runs.recordings import shows_weights
 from gossamer.runs.settings import Settings
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """`masks_known`: dropout masks follow from what all share. `weights_known`: consensus shows psi_z to neighbours."""
+    """`masks_known`: dropout masks follow from what all share. `weights_known`: consensus shows psi_z to neighbours.
+    `combination_known`: rows of C of other agents, too."""
 
     masks_known: bool
     weights_known: bool
+    combination_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class KnownSteps:
 
 def find_knowledge(settings: Settings) -> Knowledge:
     """Knowledge that the settings give agents of each other; compressed weights are no longer exact."""
-    return Knowledge(settings.public_randomness, weights_known=isinstance(settings.consensus_method, PlainMethod))
+    return Knowledge(settings.public_randomness, weights_known=shows_weights(settings))
 
 
 def check_curious(agents: Sequence[int], num_agents: int) -> tuple[int, ...]:
@@ -66,6 +68,9 @@ def know_weights(
 ) -> bool:
     """Return whether the curious agents know w_z exactly after a consensus: they receive all weights that z mixes, or
     what z mixes of others is a combination of what they mix themselves."""
+    if not knowledge.combination_known:  # then whom z mixes is not known either, but for those that receive all weights
+        everyone = bool(deployment.links[list(curious)].any(0).sum() == deployment.num_agents - len(curious))
+        return knowledge.weights_known and everyone
     if knowledge.weights_known and receives_all_of(deployment.links, curious, z):
         return True
     C = deployment.certificate.combination

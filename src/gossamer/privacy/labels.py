@@ -9,6 +9,7 @@ with the probabilities of the public initial weights it gives the number of an a
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 from gossamer.agents.exchange import Phase
 from gossamer.array_types import Floats, Ints
 from gossamer.privacy.equations import read_messages
-from gossamer.privacy.recording import TRAINING, Recording
 from gossamer.privacy.seen_rows import SeenPlan
 from gossamer.privacy.tracing import draw_start
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.recordings import TRAINING, Recording
 from gossamer.runs.settings import Settings
 
 
@@ -28,7 +29,8 @@ class SenderLabels:
     """Labels of one agent's boundary training vertices, guessed from backward rows."""
 
     vertices: Ints
-    right: NDArray[np.bool_]  # the guess is
+    guess: NDArray[Any]  # classes [vertices], or sets of labels [vertices, classes]
+    right: NDArray[np.bool_] | None  # the guess is; None: the truth is not at hand
 
 
 @dataclass(frozen=True)
@@ -36,18 +38,24 @@ class LabelAttack:
     """Guesses by agent, the rate of the most frequent class among them, and how near class counts come (1: exact)."""
 
     senders: dict[int, SenderLabels]
-    baseline: float
+    baseline: float | None  # None: the truth is not at hand
     counts: dict[int, float]  # 1 - total variation distance to the true distribution over classes, by agent
     counts_baseline: float | None  # of the curious agents' own distribution
 
     def count(self, sender: int | None = None) -> tuple[int, int]:
-        """Labels of a sender (or of all) that were found, and tried."""
+        """Labels of a sender (or of all) that were found (without the truth: guessed), and tried."""
         chosen = [one for z, one in self.senders.items() if sender in (None, z)]
-        return sum(int(one.right.sum()) for one in chosen), sum(len(one.right) for one in chosen)
+        found = (len(one.vertices) if one.right is None else int(one.right.sum()) for one in chosen)
+        return sum(found), sum(len(one.vertices) for one in chosen)
 
 
 def attack_labels(
-    recording: Recording, seen: SeenPlan, deployment: Deployment, settings: Settings, curious: Collection[int]
+    recording: Recording,
+    seen: SeenPlan,
+    deployment: Deployment,
+    settings: Settings,
+    curious: Collection[int],
+    judged: bool = True,
 ) -> LabelAttack | None:
     """Guess labels from the first training step's backward rows; None for real values or without a training step."""
     graph = deployment.graph
@@ -61,9 +69,11 @@ def attack_labels(
     for z, rows in seen.backward.items():
         width = graph.num_outputs
         g = np.linalg.pinv(rows.matrix) @ read_messages(messages[first], rows, settings, TRAINING, width)
-        truth = graph.targets[rows.vertices]
-        right = ((g < 0) == truth).all(1) if several else g.argmin(1) == truth
-        found[z] = SenderLabels(rows.vertices, np.asarray(right))
+        guess = np.asarray(g < 0 if several else g.argmin(1))
+        same = guess == graph.targets[rows.vertices]
+        found[z] = SenderLabels(rows.vertices, guess, (same.all(1) if several else same) if judged else None)
+    if not judged:  # class counts need the number of an agent's training vertices
+        return LabelAttack(found, None, {}, None)
     counts, counts_baseline = _attack_counts(recording, deployment, settings, curious)
     tried = np.concatenate([one.vertices for one in found.values()]) if found else np.empty(0, dtype=np.int64)
     return LabelAttack(found, _guess(graph.targets[tried]), counts, counts_baseline)

@@ -6,15 +6,15 @@ drives the generators is the caller's (engines.simulation.run_together).
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from gossamer.agents import Host, Inbox, Link, Outbox, training_step
-from gossamer.agents.exchange import Phase, join_parts
+from gossamer.agents import Host, Inbox, Outbox, training_step
+from gossamer.agents.exchange import Phase
 from gossamer.agents.measures import evaluate
+from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score, compute_scores
 from gossamer.agents.selection import has_waited, keep_if_best
 from gossamer.agents.share import MASKS
@@ -23,50 +23,13 @@ from gossamer.generators import delegate
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import is_evaluated
 from gossamer.runs.hosts import build_host
+from gossamer.runs.recordings import EVALUATING, TRAINING, Recording
 from gossamer.runs.settings import Settings
 
 _Value = TypeVar("_Value")
 Programs = Sequence[Generator[Outbox, Inbox, Host]]
 Lockstep = Callable[[Programs], list[Host]]  # drives all hosts' programs to their ends
-TRAINING, EVALUATING = "train", "full"  # which plan a message belongs to
-
-
-@dataclass(frozen=True)
-class RecordedMessage:
-    """One message: at which step, of which plan and exchange, over which link."""
-
-    plan: str
-    step: int
-    phase: Phase
-    index: int
-    link: Link
-    content: Tensor
-
-
 ShouldKeep = Callable[[str, int, Outbox], bool]  # whether the messages of a plan, a step and an exchange are kept
-
-
-@dataclass
-class Recording:
-    """Messages that the curious agents received and sent, and their own weights before each step."""
-
-    received: list[RecordedMessage] = field(default_factory=list)
-    sent: list[RecordedMessage] = field(default_factory=list)
-    own: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)  # by agent and step
-
-    def note(self, plan: str, step: int, outbox: Outbox, inbox: Inbox) -> None:
-        """Keep copies: the memory of messages is used again."""
-        where = plan, step, outbox.phase, outbox.index
-        self.received += [RecordedMessage(*where, link, inbox[link].clone()) for link in outbox.expected]
-        self.sent += [RecordedMessage(*where, link, join_parts(m).clone()) for link, m in outbox.messages.items()]
-
-    def select(self, plan: str, phase: Phase, index: int) -> dict[int, dict[Link, Tensor]]:
-        """Received messages of one exchange by step and link; of a long batch axis the first part."""
-        found: dict[int, dict[Link, Tensor]] = {}
-        for one in self.received:
-            if (one.plan, one.phase, one.index) == (plan, phase, index):
-                found.setdefault(one.step, {}).setdefault(one.link, one.content)
-        return found
 
 
 def record_run(
@@ -76,14 +39,18 @@ def record_run(
     steps: int,
     lockstep: Lockstep,
     keep: ShouldKeep = lambda plan, step, outbox: True,
+    secrets: Secrets | None = None,
 ) -> Recording:
-    """Train the first `steps` steps of the settings' run with one host an agent, and record the curious ones'."""
-    recording = Recording()
+    """Train the first `steps` steps of the settings' run with one host an agent, and record the curious ones'.
+
+    With the `secrets` of a launch its messages are those of the launch.
+    """
+    recording = Recording(steps=steps)
     tree = plan_tree(deployment.links)
     nodes = [None] * deployment.num_agents if tree is None else tree
     programs = [
         _run_program(
-            build_host(deployment, settings, agents=(k,)),
+            build_host(deployment, settings, (k,), secrets=None if secrets is None else secrets.select([k])),
             settings,
             steps,
             nodes[k],

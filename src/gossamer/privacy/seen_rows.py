@@ -15,6 +15,7 @@ from gossamer.agents.links import Link, LinkFactors
 from gossamer.agents.plan import receptive_fields
 from gossamer.array_types import Floats, Ints
 from gossamer.errors import GossamerError
+from gossamer.model.gather import VertexMask
 from gossamer.model.layers import Convolution
 from gossamer.runs.deployment import Deployment
 
@@ -42,8 +43,16 @@ class SeenPlan:
     backward: dict[int, SeenRows]
 
 
-def find_seen_plan(deployment: Deployment, curious: Collection[int]) -> SeenPlan:
-    """The rows that the curious agents receive from all others."""
+Fields = list[list[VertexMask]]  # receptive fields U_0, ..., U_P of each layer
+
+
+def find_seen_plan(
+    deployment: Deployment, curious: Collection[int], fields: tuple[Fields, Fields] | None = None
+) -> SeenPlan:
+    """The rows that the curious agents receive from all others.
+
+    `fields`, for evaluation and for training, are needed where the deployment has not all of D.
+    """
     if len(deployment.topologies) > 1:
         raise GossamerError("the audit knows constant links, and this run's change from step to step")
     first = deployment.network.layers[0]
@@ -52,9 +61,11 @@ def find_seen_plan(deployment: Deployment, curious: Collection[int]) -> SeenPlan
             f"the audit knows layers that offer W^T x, and the first one is a {type(first).__name__}; take --layers gcn"
         )
     gathers, shift = deployment.network.gathers, deployment.shift
-    everyone = np.ones(deployment.graph.num_vertices, dtype=bool)
-    full = receptive_fields(shift, gathers, everyone)
-    train = receptive_fields(shift, gathers, deployment.graph.labelled)
+    if fields is not None:
+        full, train = fields
+    else:
+        full = receptive_fields(shift, gathers, np.ones(deployment.graph.num_vertices, dtype=bool))
+        train = receptive_fields(shift, gathers, deployment.graph.labelled)
     entries = shift.tocoo()
     a = deployment.assignment
     apart = a[entries.row] != a[entries.col]

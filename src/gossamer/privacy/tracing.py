@@ -1,8 +1,8 @@
 """Tracing: other agents' weights at each step, as curious agents compute them from what consensus sends (eq. (16)).
 
 w_z at step t + 1 is sum_z' C_zz' psi_z'; the psi of an agent that they receive nothing of is taken to be the mean of
-those that they receive, which is right up to the disagreement. Where consensus is masked or compressed they take their
-own, which are as near, and the same where both mix alike.
+those that they receive, which is right up to the disagreement, and so is w_z itself where row z of C is not known.
+Where consensus is masked or compressed they take their own, which are as near, and the same where both mix alike.
 """
 
 from collections.abc import Collection
@@ -16,8 +16,8 @@ from gossamer.agents.exchange import Phase
 from gossamer.agents.host import draw_initial_params
 from gossamer.model import Params
 from gossamer.privacy.knowledge import Knowledge, receives_all_of
-from gossamer.privacy.recording import TRAINING, Recording
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.recordings import TRAINING, Recording
 from gossamer.runs.settings import Settings
 
 
@@ -45,6 +45,7 @@ def trace_weights(
         for z in agents:
             mine = min(curious, key=lambda k: float(np.abs(C[k] - C[z]).max()))  # who mixes most alike
             same = bool(every) and not settings.mix_first and settings.compress == "none"
+            same = same and knowledge.combination_known
             same = same and bool(np.allclose(C[mine], C[z], rtol=0, atol=1e-12))
             for t in range(1, steps + 1):
                 if (mine, t) in recording.own:
@@ -64,6 +65,9 @@ def trace_weights(
             continue
         middle = torch.stack(list(received.values())).mean(0)
         for z in agents:
+            if not knowledge.combination_known:
+                traced[z, t + 1] = TracedWeights(_split(middle, shapes), False)
+                continue
             mixture = torch.zeros_like(middle)
             for other in C[z].nonzero()[0].tolist():
                 mixture.add_(received.get(other, middle), alpha=float(C[z, other]))

@@ -51,8 +51,12 @@ def describe_audit(audit: "Audit") -> list[str]:
         f"features of {known} of {seen} boundary vertices "
         "follow from the rows, for weights in general position."
     ]
+    if not audit.judged:
+        lines += _describe_own_folder(audit)
+    elif audit.recorded:
+        lines.append(f"Messages: as {_name_curious(audit)} recorded them in the run itself, not of a simulation.")
     attack = audit.feature_attack
-    if attack is not None:
+    if attack is not None and audit.judged:
         found, tried = attack.count()
         guesses = ", ".join(f"{label.replace('_', ' ')} {rate:.1%}" for label, rate in attack.baselines.items())
         lines.append(
@@ -62,7 +66,7 @@ def describe_audit(audit: "Audit") -> list[str]:
         if tried < seen:
             lines.append(f"{tried} of {seen} boundary vertices were tried, drawn at random; --sample N tries more.")
     labels = audit.label_attack
-    if labels is not None:
+    if labels is not None and labels.baseline is not None:
         found, tried = labels.count()
         lines.append(
             f"Labels: one backward message gives {found} of {tried} labels of boundary training vertices"
@@ -85,6 +89,30 @@ def describe_audit(audit: "Audit") -> list[str]:
     lines.append("Which boundary vertices are training vertices stands in the plan. A stranger on the wire sees")
     lines[-1] += " ciphertext: sizes and times of messages, nothing else."
     lines.append(_advise(audit))
+    return lines
+
+
+def _describe_own_folder(audit: "Audit") -> list[str]:
+    """What an agent's own folder shows: reconstructions without the truth."""
+    if not audit.recorded:
+        lines = ["No attack: it needs messages that this agent has recorded (gossamer peer --record)."]
+    else:
+        lines = [f"Messages: as {_name_curious(audit)} recorded them in the run itself, {audit.attacked_steps} steps."]
+    if audit.feature_attack is not None:
+        found, tried = audit.feature_attack.count()
+        lines.append(f"Features: {audit.feature_attack.method} reconstructs {found} of {tried} vertices tried.")
+    if audit.label_attack is not None:
+        tried = audit.label_attack.count()[1]
+        alone = sum(one.labels_alone for one in audit.neighbours)
+        lines.append(
+            f"Labels: one backward message gives a guess for each of {tried} boundary training vertices, and the label "
+            f"itself for {alone} that stand alone."
+        )
+    lines.append(
+        "Whether reconstructions are right only others know. This folder has one row of C: the attack takes others' "
+        "weights to be the mean of those received, and unless this agent receives those of all, ranks count step 0 "
+        "alone and are lower bounds. The directory of a launch has all of C."
+    )
     return lines
 
 

@@ -37,6 +37,7 @@ The code is organised as follows:
     inference        predictions for other graphs than the run's own
     evaluations      the file of a run's evaluations
     secret_files     secrets of agents, for dropout masks and quantisation noise
+    recordings       messages that an agent has recorded for an audit
     checkpoints      the newest checkpoint of a run directory and the one before
     shares           shares on disk: arrays and their manifest
     share_checks     arrays of a share held against each other

@@ -1,9 +1,10 @@
 """Memory that a host's weights and a deployment's matrices need, checked before they are allocated."""
 
 import math
+import warnings
 
 from gossamer.agents.rules import make_rule, num_statistics
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.machine import as_size, available_memory
 from gossamer.model import Network
 from gossamer.runs.settings import Settings
@@ -31,6 +32,20 @@ def check_host(network: Network, settings: Settings, num_hosted: int, num_vertic
             f"{as_size(available)} are available. Choose narrower hidden layers, fewer agents, or "
             "more hosts (docs/scaling.md)"
         )
+
+
+def fit_agents(settings: Settings, num_vertices: int) -> Settings:
+    """The settings with at most as many agents as there are vertices, if the number is the default's and not the
+    user's."""
+    if "agents" in settings.model_fields_set or settings.agents <= num_vertices:
+        return settings
+    warnings.warn(
+        f"{num_vertices} agents, one for each vertex, in place of the default {settings.agents}; --agents (agents= in "
+        "Python) takes others",
+        GossamerWarning,
+        stacklevel=3,
+    )
+    return settings.model_copy(update={"agents": num_vertices})
 
 
 def check_agents(num_agents: int) -> None:

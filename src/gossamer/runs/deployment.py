@@ -199,7 +199,8 @@ def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
             raise GossamerError(f"{path}, line {line}: expected {expected}; this does not fit: {found}") from None
     missing = np.flatnonzero(owner < 0)
     if len(missing):
-        raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {missing[0]}")
+        first = missing[0] if graph.names is None else shown(graph.names[missing[0]])
+        raise GossamerError(f"{path} gives no agent to {len(missing)} vertices, the first is vertex {first}")
     with naming(path):
         return check_assignment(owner, graph.num_vertices, settings.agents)
 

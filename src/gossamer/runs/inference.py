@@ -1,5 +1,6 @@
 """Inductive prediction: a trained network on another graph with the same features, centrally or over the agents."""
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from gossamer.data import DATASETS, DataGraph, from_networkx, load
 from gossamer.data.unlabelled import convert_unlabelled, drop_labels, read_unlabelled
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.runs.run import StartRun, restore_weights
 from gossamer.runs.settings import Settings
 from gossamer.runs.trained import Trained
@@ -75,6 +76,39 @@ def predict_unlabelled(
         run = restore_weights(start(standardised, settings, shift=shift), params, trained.step)
         outputs = run.predict() if transform is None else transform.restore_outputs(run.predict())
         return Prediction(graph, outputs, run.deployment.assignment if over_agents else None)
+
+
+def score_labelled(trained: Trained, data: str | Path, outputs: Tensor) -> dict[str, float] | None:
+    """Score of predictions for data that has labels: accuracy, the micro F1 of several labels a vertex, or the mean
+    squared error; None if it has none that are as training takes them. Classes are compared by name, or by number where
+    the data has no names, and those that the network does not know are never right."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GossamerWarning)  # the graph was read, and warned of, before
+            graph = load(data, trained.settings.seed, symmetrise=trained.settings.symmetrise, task=trained.task)
+    except GossamerError:
+        return None
+    found, actual = outputs.numpy(), graph.targets
+    used = graph.train | graph.validation | graph.test
+    if trained.task == "regression":
+        if actual.shape != found.shape or not used.any():
+            return None
+        return {"mse": float(np.square(found[used] - actual[used]).mean())}
+    known = trained.class_names or []
+    order = known[: graph.num_classes] if graph.class_names is None else list(graph.class_names)
+    if trained.task == "multilabel":
+        if order != known or actual.shape != found.shape:
+            return None
+        decided, actual = found[used] > 0, actual[used]
+        right, both = (decided & actual).sum(), decided.sum() + actual.sum()
+        return {"micro_f1": float(2 * right / both) if both else 0.0}
+    position = {name: number for number, name in enumerate(known)}
+    numbers = np.full(max(graph.num_outputs, len(order)), -1)  # of classes that the network does not know
+    numbers[: len(order)] = [position.get(name, -1) for name in order]
+    labelled = actual >= 0
+    if not labelled.any():
+        return None
+    return {"accuracy": float((found.argmax(1)[labelled] == numbers[actual[labelled]]).mean())}
 
 
 def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any]:

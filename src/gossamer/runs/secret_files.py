@@ -5,6 +5,7 @@ secrets.json    format, and `secrets`: agent number -> 64 hexadecimal digits (06
 A launch has one with the secrets of all agents, so that its owner can simulate it; a peer has one with its own.
 """
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from gossamer.runs.documents import FORMAT, check_format, read_json, to_json
 
 SECRETS_FILE = "secrets.json"
 MAX_SECRETS_BYTES = 1 << 24
+_logger = logging.getLogger(__name__)
 SECRET_TEXT = re.compile(rf"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 
 
@@ -51,8 +53,19 @@ def read_secrets(path: Path, agents: Sequence[int]) -> Secrets:
 
 
 def take_own_secret(folder: Path, agent: int) -> Secrets:
-    """The secret of a peer's agent in the folder of its run: made at the first start, the same after every other."""
+    """The secret of a peer's agent in the folder of its run: made at the first start, the same after every other.
+
+    A run that has lost it goes on with a new one, and a warning in the log.
+    """
     path = folder / SECRETS_FILE
     if not path.exists():
+        if any(folder.glob("checkpoint-*.safetensors")):
+            _logger.warning(
+                "agent %d has checkpoints and no %s: it makes a new secret. The run goes on with other dropout masks "
+                "and quantisation noise, and cannot be simulated to the same bits; put the file back and start again "
+                "to avoid this",
+                agent,
+                SECRETS_FILE,
+            )
         write_secrets(path, make_secrets([agent]))
     return read_secrets(path, [agent])

@@ -16,7 +16,7 @@ from gossamer.files import write_atomically
 from gossamer.runs.documents import FORMAT
 
 CHECKSUM = "checksum"  # in a file's header; files of older versions have none
-HEADER_KEYS = {"format", "step", "seconds", "model"}  # the others in a header
+HEADER_KEYS = {"format", "step", "seconds", "model", "run", "agent"}  # the others in a header
 ALL_MAY_READ = 0o666
 
 
