@@ -4,7 +4,7 @@ The messages are those that agents have recorded in the run itself or, without a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -20,19 +20,25 @@ from gossamer.peers.process import read_trained_shard, run_folder
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
 from gossamer.peers.shards.shard import read_shard
 from gossamer.privacy.audit import Audit, attack_run, audit_deployment, choose_curious
+from gossamer.privacy.canary_runs import audit_with_canaries
+from gossamer.privacy.encoded import decode_audit, view_encodings
 from gossamer.privacy.knowledge import check_curious
 from gossamer.privacy.membership import attack_membership, check_shadow_runs
+from gossamer.privacy.noisy import attack_sums, audit_private
 from gossamer.privacy.own_share import deploy_share, know_own_row, number_vertices
 from gossamer.report.reconstructions import draw_reconstructions
 from gossamer.runs import directory
 from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.handover import train_stages
+from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.recordings import RECORD_FOLDER, Recording, read_recording
 from gossamer.runs.run import Run
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.shares import MANIFEST
+from gossamer.runs.tensors import read_tensors
 from gossamer.runs.training import measure_scores, run_training, use_threads
 
 PICTURE = "reconstructions.png"
@@ -48,6 +54,7 @@ class AuditOptions:
     sample: int | None = None  # vertices to reconstruct; None: as many as take under a minute
     membership: int = 0  # shadow runs
     picture: Path | None = None
+    canaries: int = 0  # in a private run
 
 
 def audit(
@@ -59,6 +66,7 @@ def audit(
     sample: int | None = None,
     membership: int = 0,
     picture: str | Path | None = None,
+    canaries: int = 0,
     graph: Any = None,
     **options: Unpack[Options],
 ) -> Audit:
@@ -66,12 +74,14 @@ def audit(
 
     `target` is a run directory, the folder of an agent that has trained as a peer, or what `gossamer.train` takes as
     its data set, with the options of a run. `curious` is an agent or several. A graph that was given to `train` from
-    memory must be given again as `graph`. `picture` is a .png file for originals beside reconstructions.
+    memory must be given again as `graph`. `picture` is a .png file for originals beside reconstructions. `canaries` are
+    vertices that bound the epsilon of a private run from below.
     """
     who = [curious] if isinstance(curious, int) else curious
     if who is not None and not all(isinstance(k, int) for k in who):
         raise GossamerError(f"expected the number of an agent, or several, as curious; got {curious!r}")
-    asked = AuditOptions(who, attack, attack_steps, sample, membership, None if picture is None else Path(picture))
+    to = None if picture is None else Path(picture)
+    asked = AuditOptions(who, attack, attack_steps, sample, membership, to, canaries)
     if isinstance(target, str | Path) and (Path(target) / "run.json").is_file():
         if options:
             raise GossamerError("a run directory is audited with its own settings; give no other ones with it")
@@ -95,6 +105,8 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
     """Audit a run directory."""
     data = load_graph(folder) if graph is None else graph
     started, taken = directory.read_start(folder, data, start_run), directory.read_manifest(folder).step
+    if started.settings.encoder:
+        started.encoder = read_tensors(folder / directory.ENCODER_FILE)
     if (folder / SECRETS_FILE).exists():  # of a launch: a simulation sends the same messages
         started.secrets = read_secrets(folder / SECRETS_FILE, range(started.settings.agents))
     if taken:  # patience, or a stop, may have ended it early
@@ -124,6 +136,11 @@ def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
         )
     shard, state = read_trained_shard(folder)
     settings, own = shard.settings, shard.membership
+    if settings.encodes:
+        raise GossamerError(
+            f"{folder} is that of a run with an encoder or a privacy budget, which is audited as a whole: audit the "
+            "run directory, or its settings"
+        )
     metrics = state / "metrics.jsonl"
     if (state / "done").is_file() and metrics.is_file():  # patience may have ended it early
         settings = settings.model_copy(update={"steps": read_metrics_log(metrics)[-1]["step"], "patience": 0})
@@ -159,14 +176,52 @@ def _read_recordings(folder: Path, asked: AuditOptions, deployment: Deployment) 
 
 
 def _audit(run: Run, graph: DataGraph, asked: AuditOptions, recording: Recording | None = None) -> Audit:
-    deployment, settings = run.deployment, run.settings
+    deployment, settings = run.deployment, run.whole_settings
     if asked.picture is not None and (asked.picture.suffix != ".png" or not asked.picture.parent.is_dir()):
         raise GossamerError(f"expected a .png file in a folder that exists for the picture, got {asked.picture}")
     if settings.agents == 1:
         raise GossamerError("one agent sends nothing to anybody: there is nothing to audit; give --agents 2 or more")
     if asked.membership:
         check_shadow_runs(graph, asked.membership)
+    if asked.canaries and settings.privacy_spec is None:
+        raise GossamerError("canaries bound the epsilon of a run with --privacy; leave --canaries out")
     curious = [choose_curious(deployment)] if asked.curious is None else asked.curious
+    if settings.privacy_spec is not None:
+        return _audit_private(run, asked, curious)
+    if settings.encodes:
+        with use_threads(run):
+            trained = train_stages(run, lambda name, steps: Observer())
+        view, plain = view_encodings(trained.deployment, settings)
+        seen_as = replace(trained, full_deployment=view, settings=plain, stage=None)
+        found = _audit_plain(seen_as, graph, replace(asked, membership=0, picture=None), recording, curious)
+        assert trained.encoder is not None
+        found = decode_audit(found, trained.deployment, settings, trained.encoder)
+    else:
+        found = _audit_plain(run, graph, asked, recording, curious)
+    if asked.picture is not None and found.feature_attack is not None:
+        draw_reconstructions(asked.picture, found.feature_attack, graph.name, deployment.transform)
+    return found
+
+
+def _audit_private(run: Run, asked: AuditOptions, curious: Sequence[int]) -> Audit:
+    """The audit of a private run: its budget, and attacks on what is noisy."""
+    deployment, settings = run.deployment, run.whole_settings
+    found = audit_private(deployment, settings, curious)
+    if asked.membership:
+        raise GossamerError("membership in a private run is audited with --canaries N, at one training")
+    with use_threads(run):
+        if asked.attack:
+            found.label_attack = attack_sums(found, deployment, settings, run.secrets)
+        if asked.canaries:
+            found.canaries = audit_with_canaries(deployment, settings, asked.canaries, settings.seed)
+    return found
+
+
+def _audit_plain(
+    run: Run, graph: DataGraph, asked: AuditOptions, recording: Recording | None, curious: Sequence[int]
+) -> Audit:
+    """The audit of a run whose rows are functions of features as they are."""
+    deployment, settings = run.deployment, run.settings
     found, seen = audit_deployment(deployment, settings, curious)
     with use_threads(run):
         if asked.attack:
@@ -174,8 +229,6 @@ def _audit(run: Run, graph: DataGraph, asked: AuditOptions, recording: Recording
             found = attack_run(found, seen, deployment, run_together, steps, sample, recording, run.secrets)
         if asked.membership:
             found.membership = _infer_membership(run, graph, asked.membership)
-    if asked.picture is not None and found.feature_attack is not None:
-        draw_reconstructions(asked.picture, found.feature_attack, graph.name, deployment.transform)
     return found
 
 

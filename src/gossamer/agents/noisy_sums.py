@@ -145,14 +145,7 @@ def run_hops(
     """
     found: list[Tensor] = []
     for hop in range(hops):
-        given = normalise_rows(found[-1] if found else rows)
-        sums = plan.operator @ given.double()
-        for k, pairs, own in plan.agents:
-            key = (seed, hop, *([digest_rows(given[own])] if fresh else []))
-            part = sums[pairs]
-            drawn = stream_normal(secrets.by_agent[k], "sums", key, part.numel())
-            part.add_(torch.from_numpy(drawn).view_as(part), alpha=noise)
-        sums = sums.to(rows.dtype)
+        sums = draw_sums(plan, found[-1] if found else rows, hop, noise, secrets, seed, fresh).to(rows.dtype)
         inbox = yield Outbox(
             Phase.FORWARD,
             hop,
@@ -161,11 +154,25 @@ def run_hops(
         )
         picked, inside = plan.inside
         arrived = [(inside, sums[picked]), *((estimates, inbox[link]) for link, estimates in plan.incoming)]
-        found.append(_combine(plan, arrived, noise).to(rows.dtype))
+        found.append(combine_sums(plan, arrived, noise).to(rows.dtype))
     return found
 
 
-def _combine(plan: SumPlan, arrived: list[tuple[Estimates, Tensor]], noise: float) -> Tensor:
+def draw_sums(
+    plan: SumPlan, rows: Tensor, hop: int, noise: float, secrets: Secrets, seed: int, fresh: bool = False
+) -> Tensor:
+    """The noisy sums of the hosted agents [pairs, width], all that leaves the rows in one hop, in float64."""
+    given = normalise_rows(rows)
+    sums = plan.operator @ given.double()
+    for k, pairs, own in plan.agents:
+        key = (seed, hop, *([digest_rows(given[own])] if fresh else []))
+        part = sums[pairs]
+        drawn = stream_normal(secrets.by_agent[k], "sums", key, part.numel())
+        part.add_(torch.from_numpy(drawn).view_as(part), alpha=noise)
+    return sums
+
+
+def combine_sums(plan: SumPlan, arrived: list[tuple[Estimates, Tensor]], noise: float) -> Tensor:
     """Estimates of the hosted vertices from all sums for them.
 
     At node level, with a = 1 / sqrt(d_i) for the c_j of neighbours, which i does not know, and h = width - 1 directions

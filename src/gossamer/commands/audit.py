@@ -67,6 +67,12 @@ def audit(
     membership: Annotated[
         int, typer.Option(metavar="N", min=0, help="Infer membership with so many shadow runs, each a whole training.")
     ] = 0,
+    canaries: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Bound the epsilon of a run with --privacy from below, with so many canaries."
+        ),
+    ] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +109,7 @@ def audit(
             "folder of CSV tables"
         )
     picture = (out or (folder / auditing.PICTURE if is_run and folder else None)) if attack else None
-    asked = auditing.AuditOptions(curious, attack, attack_steps, sample, membership, picture)
+    asked = auditing.AuditOptions(curious, attack, attack_steps, sample, membership, picture, canaries)
     if membership:
         print_line(f"training {membership} shadow runs; --membership with fewer is faster and less exact")
     if folder is not None and (is_run or is_agent):

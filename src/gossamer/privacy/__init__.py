@@ -14,6 +14,10 @@ Curious agents follow the protocol and read all that they receive. The code is o
     labels        the attacks on labels: from backward rows, and from the first gradient
     membership    membership inference with shadow runs
     audit         algebra and attacks joined
+    encoded       the same behind an encoder
+    noisy         the same of a private run
+    canaries      lower bounds on epsilon
+    canary_runs   canaries in private runs, and in draws of a single release
 
 docs/privacy.md explains what they find.
 """

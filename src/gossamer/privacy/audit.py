@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gossamer.agents.salts import Secrets
 from gossamer.array_types import Floats
 from gossamer.privacy.algebra import VertexRanks, find_alone, measure_ranks
+from gossamer.privacy.canaries import CanaryAudit
 from gossamer.privacy.equations import collect_equations
 from gossamer.privacy.features import FeatureAttack, attack_features
 from gossamer.privacy.knowledge import (
@@ -29,6 +30,9 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.recordings import Recording, is_audited
 from gossamer.runs.settings import Settings
 
+if TYPE_CHECKING:
+    from gossamer.privacy.encoded import EncoderAudit
+
 ATTACKED_STEPS = 60  # of a run, unless more are asked for
 DENSE_SAMPLE, SPARSE_SAMPLE = 500, 60  # vertices attacked, with few features and with many
 MANY_FEATURES = 300  # above which a vertex takes up to a second
@@ -40,7 +44,9 @@ class NeighbourAudit:
 
     agent: int
     ranks: VertexRanks
-    weights: str  # what consensus reveals of w_z: exact, approximate, hidden (but for the observer's own), or none
+    weights: (
+        str  # what consensus reveals of w_z: exact, approximate, noisy, hidden (but for the observer's own), or none
+    )
     num_labels: int  # boundary training vertices
     labels_alone: int
 
@@ -80,6 +86,9 @@ class Audit:
     feature_attack: FeatureAttack | None = None
     label_attack: LabelAttack | None = None
     membership: MembershipAttack | None = None
+    encoder: "EncoderAudit | None" = None  # of a run with one: `rank` is then that of features behind the encodings
+    epsilon: float | None = None  # that is proved
+    canaries: CanaryAudit | None = None  # the epsilon that is exceeded, by canaries in the run
 
     @property
     def boundary_vertices(self) -> int:
@@ -128,7 +137,9 @@ class Audit:
             "rank": max((int(one.ranks.rank.max(initial=0)) for one in self.neighbours), default=0),
             "features": self.num_features,
             "attacks": attacks,
-            "epsilon": None,
+            "epsilon": self.epsilon,
+            "epsilon_exceeded": None if self.canaries is None else self.canaries.epsilon,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "masks_known": self.knowledge.masks_known,
             "weights_known": self.knowledge.weights_known,
             "separable_sums": list(self.separable),

@@ -90,7 +90,7 @@ def attack_features(
         ]
     sparse_method = "a non-negative lasso" if nonnegative else "orthogonal matching pursuit"
     method = sparse_method if is_sparse else "least squares"
-    baselines = _score_baselines(found, deployment, own, mine) if judged else {}
+    baselines = score_baselines(found, deployment, own, mine) if judged else {}
     return FeatureAttack(tuple(found), baselines, method, judged)
 
 
@@ -118,7 +118,7 @@ def _decode(rows: SenderRows, mine: Floats, columns: Ints) -> Floats | None:
     return np.asarray(decoder.predict(shares)).reshape(len(columns), -1) if len(columns) else np.zeros((0, 0))
 
 
-def _score_baselines(found: list[Reconstruction], deployment: Deployment, own: Ints, mine: Floats) -> dict[str, float]:
+def score_baselines(found: list[Reconstruction], deployment: Deployment, own: Ints, mine: Floats) -> dict[str, float]:
     """Rates at which guesses are right; those of the class are given the true one."""
     targets = deployment.graph.targets
     right = {"mean": 0, "decoder": 0}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 CONSENSUS = {
     "exact": "w",
     "approximate": "w, nearly",
+    "noisy": "w, noisy",
     "hidden": "own w",
     "none": "nothing",
 }
@@ -45,8 +46,11 @@ def show_audit(console: Console, audit: "Audit", name: str) -> None:
 
 def describe_audit(audit: "Audit") -> list[str]:
     """The findings as sentences."""
+    if audit.settings.privacy_spec is not None:
+        return _describe_private(audit)
     seen, known = audit.boundary_vertices, audit.identifiable_vertices
-    lines = [
+    lines = [_describe_encoder(audit)] if audit.encoder is not None else []
+    lines += [
         f"Algebra: over {'at most ' if audit.settings.patience else ''}{audit.steps} steps all {audit.num_features} "
         f"features of {known} of {seen} boundary vertices "
         "follow from the rows, for weights in general position."
@@ -113,6 +117,45 @@ def _describe_own_folder(audit: "Audit") -> list[str]:
         "weights to be the mean of those received, and unless this agent receives those of all, ranks count step 0 "
         "alone and are lower bounds. The directory of a launch has all of C."
     )
+    return lines
+
+
+def _describe_encoder(audit: "Audit") -> str:
+    """Describe what is known of encodings."""
+    encoder = audit.encoder
+    assert encoder is not None
+    attack = "" if encoder.found is None else f", and the attack finds {encoder.found} of {encoder.tried} tried"
+    agents = ", ".join(map(str, encoder.separable))
+    sums = f"weights of agents {agents} follow from its masked sums" if agents else "its masked sums show no agent's"
+    return (
+        f"Encoder: rows show features through {encoder.width} numbers a vertex, whatever the number of steps. Those of "
+        f"{encoder.identifiable} vertices follow from the rows{attack}. Before, only weights were sent: {sums}."
+    )
+
+
+def _describe_private(audit: "Audit") -> list[str]:
+    """What is proved of a private run, and what was tried."""
+    spec = audit.settings.privacy_spec
+    assert spec is not None
+    what = "a vertex's features, label and out-edges" if spec.level == "node" else "an edge inside an agent"
+    proved = "no epsilon, as there is no noise" if audit.epsilon is None else f"epsilon {audit.epsilon:.3g}"
+    lines = [
+        f"Proved: {proved} at delta {spec.delta:g}, for {what}; docs/privacy.md says against whom. Rows are noisy "
+        f"sums, sent {'once' if spec.hops == 1 else f'{spec.hops} times'} in the whole run, and none goes back."
+    ]
+    if audit.canaries is not None:
+        one = audit.canaries
+        lines.append(
+            f"Canaries: {one.right} of {one.guesses} guesses about {one.canaries} canaries are right, which shows that "
+            f"epsilon is at least {one.epsilon:.3g} (with 95 % confidence)."
+        )
+    labels = audit.label_attack
+    if labels is not None:
+        found, tried = labels.count()
+        lines.append(
+            f"Labels: least squares on the noisy sums gives {found} of {tried} labels of boundary training vertices"
+            f"{_percent(found, tried)}. Baseline, the most frequent class among them: {labels.baseline:.1%}."
+        )
     return lines
 
 

@@ -46,7 +46,7 @@ def hand_over(
     if spec is None:
         return quantise_encodings(encode_vertices(host))
     outputs, _ = yield from evaluate(host)
-    scores, rows = _score_classes(outputs[host.full_pass.by_vertex], share)
+    scores, rows = score_classes(outputs[host.full_pass.by_vertex], share)
     own = derive_secrets(settings.seed, share.agents) if secrets is None else secrets
     noise = spec.split(settings.encoder_steps, settings.steps).sums * spec.sensitivity
     plan = plan_sums(share, weighted=spec.level == "node")
@@ -54,7 +54,7 @@ def hand_over(
     return torch.cat([scores, *hops], dim=1)
 
 
-def _score_classes(logits: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+def score_classes(logits: Tensor, share: Share) -> tuple[Tensor, Tensor]:
     """Scores of the classes for the vertex itself, of at most unit norm, and the rows that it gives its neighbours:
     centred probabilities, and of a training vertex its class."""
     logs = logits.log_softmax(1)
