@@ -20,7 +20,9 @@ from gossamer.errors import GossamerError
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs import directory
 from gossamer.runs.documents import to_json
+from gossamer.runs.handover import train_stages
 from gossamer.runs.message_counts import between_hosts
+from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.summaries import measure_final_scores
@@ -36,6 +38,8 @@ CASES: dict[str, dict[str, Any]] = {
     "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
     "masked, tracked": {"consensus": "masked", "update": "adam", "step_size": 0.01},
     "ranked": {"update": "gd", "step_size": 0.1, "score": "average_precision"},
+    "encoder": {"encoder": 3, "encoder_steps": 8, "update": "adam", "step_size": 0.01},
+    "private": {"privacy": "node:epsilon=8,delta=1e-5", "encoder_steps": 8, "step_size": 1.0},
     "never": {"consensus_every": 0, "update": "gd", "step_size": 0.1, "dropout": 0.2},
 }
 
@@ -54,7 +58,8 @@ def main(folder: Path) -> None:
         for number, case in enumerate(CASES):
             settings = settings_of(case)
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
-            state = run_training(job.start_on_ranks(draw_block_graph(), settings))
+            started = job.start_on_ranks(draw_block_graph(), settings)
+            state = run_training(train_stages(started, lambda name, steps: Observer()))
             directory.save_weights(folder / str(number), state)
             _save_scores(folder / str(number), state)
             _check_bytes(state, settings)

@@ -77,7 +77,8 @@ def _square_inputs(host: Host, on: Pass, segments: list[Segment]) -> list[Tensor
 def _find_key(host: Host, private: PrivateSteps, position: int) -> tuple[int, ...]:
     """Key of a hosted agent's random numbers in this step; where they must be fresh, its weights are a part of it."""
     key = host.training.seed, private.stage, host.step
-    return (*key, digest_rows(*(part[position] for part in host.params.values()))) if private.fresh else key
+    own = (part[position] for _, part in sorted(host.params.items()))  # files keep no order
+    return (*key, digest_rows(*own)) if private.fresh else key
 
 
 def _draw_sample(host: Host, private: PrivateSteps, agent: Tensor, keys: Sequence[tuple[int, ...]]) -> Tensor:
@@ -96,6 +97,6 @@ def _add_noise(host: Host, private: PrivateSteps, gradient: Params, keys: Sequen
         size = sum(part[position].numel() for part in gradient.values())
         noise = torch.from_numpy(stream_normal(private.secrets.by_agent[k], "gradient", key, size))
         noise.mul_(private.noise * private.clip)
-        for part in gradient.values():
+        for _, part in sorted(gradient.items()):
             here, noise = noise[: part[position].numel()], noise[part[position].numel() :]
             part[position] = (part[position].double() + here.view_as(part[position])).to(part.dtype)

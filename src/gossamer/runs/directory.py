@@ -256,6 +256,11 @@ def _start_stored(
 ) -> Run:
     """Start the run of a directory at step 0, with its stored assignment and C, on the same data."""
     manifest, settings = read_manifest(folder), read_run_settings(folder)
+    if steps is not None and steps != settings.steps and settings.privacy_spec is not None:
+        raise GossamerError(
+            f"the privacy budget of {folder} is divided among {settings.steps} steps, and {steps} would spend more; "
+            "leave --steps out, or train again"
+        )
     if steps is not None:
         settings = settings.model_copy(update={"steps": steps})
     path, m = folder / "network.safetensors", settings.agents
