@@ -30,6 +30,7 @@ from gossamer.report.reconstructions import draw_reconstructions
 from gossamer.runs import directory
 from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.encoders import read_encoder
 from gossamer.runs.handover import train_stages
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
@@ -38,7 +39,6 @@ from gossamer.runs.run import Run
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.shares import MANIFEST
-from gossamer.runs.tensors import read_tensors
 from gossamer.runs.training import measure_scores, run_training, use_threads
 
 PICTURE = "reconstructions.png"
@@ -106,7 +106,7 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
     data = load_graph(folder) if graph is None else graph
     started, taken = directory.read_start(folder, data, start_run), directory.read_manifest(folder).step
     if started.settings.encoder:
-        started.encoder = read_tensors(folder / directory.ENCODER_FILE)
+        started.encoder = read_encoder(folder, started.settings, data.num_outputs)
     if (folder / SECRETS_FILE).exists():  # of a launch: a simulation sends the same messages
         started.secrets = read_secrets(folder / SECRETS_FILE, range(started.settings.agents))
     if taken:  # patience, or a stop, may have ended it early

@@ -22,6 +22,7 @@ from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard
 from gossamer.report.agent_tables import process_table
+from gossamer.runs.privacy_spec import parse_privacy
 from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.tensors import read_tensors
 
@@ -254,3 +255,28 @@ def test_train_with_the_secrets_of_a_launch_gives_its_bits(tmp_path: Path, optio
 def _holds(path: Path, secret: bytes) -> bool:
     content = path.read_bytes()
     return secret in content or secret.hex().encode() in content
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("encoder", "4"), ("privacy", "edge:epsilon=8,delta=1e-4"), ("privacy", "node:epsilon=8,delta=1e-4")],
+)
+def test_shards_are_cut_for_runs_with_an_encoder_or_a_budget(tmp_path: Path, option: str, value: str) -> None:
+    """Their settings hold the noise that the budget needs, so that all peers have the same."""
+    (tmp_path / "hosts.txt").write_text("localhost:5001\nlocalhost:5002\nlocalhost:5003\n")
+    data = "blocks:vertices=100,edges=300,features=6,classes=3"
+    files = ["--hosts", str(tmp_path / "hosts.txt"), "--out", str(tmp_path / "shards")]
+    code, _, told = invoke("shard", data, "--agents", "3", "--steps", "5", f"--{option}", value, *files)
+    assert code == 0, told
+    found = [read_shard(tmp_path / "shards" / f"agent-{k}").settings for k in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert (found[0].encoder, found[0].encodes) == (4 if option == "encoder" else 0, True)
+    spec = found[0].privacy_spec
+    if option == "privacy":
+        assert spec is not None
+        assert spec.noise is not None
+        assert found[0].privacy == str(parse_privacy(value).with_noise(spec.noise))  # type: ignore[union-attr]
+    code, _, told = invoke(
+        "shard", data, "--agents", "3", f"--{option}", value, "--ranks", "2", "--out", str(tmp_path / "cut")
+    )
+    assert (code, "shares for ranks are cut for one stage" in told) == (2, True)

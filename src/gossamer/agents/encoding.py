@@ -17,8 +17,6 @@ from gossamer.agents.share import Share
 from gossamer.generators import drive
 from gossamer.model.gather import Gather, VertexMask
 
-ENCODING_LEVELS = 127  # of a quantised number, on each side of 0
-
 
 def encode_vertices(host: Host) -> Tensor:
     """The first layer's output for every hosted vertex [hosted, width], by vertex; no exchange takes place."""
@@ -30,11 +28,6 @@ def encode_vertices(host: Host) -> Tensor:
         offers = layer.offer(on.input(0, on.features, None), weights)
         rows = layer.finish(offers, on.plan.layers[0].outputs, weights)
     return rows[on.by_vertex]
-
-
-def quantise_encodings(rows: Tensor) -> Tensor:
-    """Numbers in [-1, 1] rounded to 8 bits."""
-    return rows.clamp(-1.0, 1.0).mul(ENCODING_LEVELS).round_().div_(ENCODING_LEVELS)
 
 
 def make_local_share(share: Share, gathers: list[Gather]) -> Share:

@@ -65,6 +65,8 @@ def export(
         if header.pyg is not None
         else "PyTorch Geometric has no layer like it; load it with gossamer.load_model"
     )
+    if header.encoder:
+        fits = f"with an encoder of {header.encoder} numbers a vertex; behind it, {fits}"
     Console().print(
         f"[bold]{escape(str(model))}[/]: {header.weights}; {fits}\nModel card: [bold]{escape(str(card))}[/]",
         highlight=False,

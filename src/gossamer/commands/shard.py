@@ -111,10 +111,11 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.report import agent_tables
     from gossamer.runs import new_folders
     from gossamer.runs.deployment import make_deployment
+    from gossamer.runs.stages import fit_settings
 
     contacts, members, made = read_hosts(hosts, settings.agents)
     graph = load_data(settings)
-    settings = settings.fit_to(graph.task, graph.num_train_times)
+    settings = fit_settings(settings, graph)
     new_folders.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)

@@ -7,6 +7,7 @@ The code is organised as follows:
     product    x~_p = W_p^T x, each vertex with its own agent's weights; dense and sparse inputs
     selected_product  the same for features with many entries, by those that dropout keeps
     network    the architecture: layers one after the other
+    encoder    a frozen first layer of a vertex's own features, rounded to 8 bits
     modules    a network as a plain PyTorch module, with PyTorch Geometric's names
     losses     cross-entropy and squared error
     sparse     the sparse product behind all of these

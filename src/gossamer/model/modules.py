@@ -6,6 +6,8 @@ Names and shapes are those of PyTorch Geometric's GCNConv and ChebConv in a list
     a filter of several terms    convs.0.lins.0.weight, convs.0.lins.1.weight, ...       chebyshev, polynomial
     bias                         convs.0.bias [out]
 
+Before them there may be an encoder, `encoder.weight` and `encoder.bias` (model/encoder.py).
+
 Ours are `layer.0.weight` [in, out] or [P + 1, in, out], and `layer.0.bias` [out].
 """
 
@@ -21,6 +23,7 @@ from torch.nn import functional
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.generators import drive
+from gossamer.model.encoder import Encoder, to_encoder_state
 from gossamer.model.gather import Chebyshev, Gather, Monomial
 from gossamer.model.layers import ACTIVATIONS, Convolution
 from gossamer.model.network import Network, Params
@@ -62,7 +65,8 @@ class GraphNetwork(nn.Module):
     """A network without agents: `shift` is a name in SHIFTS, or "given" for a D that the caller gives.
 
     A network of standardised data standardises the features that it is called with and restores the units of real
-    values: the buffers of its transform, `feature_offset` and so on, are no part of the state dict.
+    values: the buffers of its transform, `feature_offset` and so on, are no part of the state dict. With an encoder of
+    `features` columns the layers take its encodings in their place.
     """
 
     feature_offset: Tensor
@@ -70,9 +74,10 @@ class GraphNetwork(nn.Module):
     target_offset: Tensor
     target_scale: Tensor
 
-    def __init__(self, network: Network, shift: str) -> None:
+    def __init__(self, network: Network, shift: str, features: int | None = None) -> None:
         super().__init__()
         self.shift = shift
+        self.encoder = None if features is None else Encoder(features, network.layers[0].inputs)
         self.standardises = self.restores = False
         self.convs = nn.ModuleList(GraphFilter(layer) for layer in require_convolutions(network))
 
@@ -92,6 +97,8 @@ class GraphNetwork(nn.Module):
         shift = self._make_shift(edge_index, edge_weight, len(x)).to(x.device, self._dtype)
         if self.standardises:
             x = ((x - self.feature_offset) / self.feature_scale).to(self._dtype)
+        if self.encoder is not None:
+            x = self.encoder(x)
         for layer in self.convs:
             x = layer(x, shift)
         return (x * self.target_scale + self.target_offset).to(self._dtype) if self.restores else x
@@ -151,19 +158,24 @@ def find_pyg_layer(network: Network, shift: str) -> PygLayer | None:
 
 
 def make_module(
-    network: Network, params: Mapping[str, Tensor], shift: str, transform: Transform | None = None
+    network: Network,
+    params: Mapping[str, Tensor],
+    shift: str,
+    transform: Transform | None = None,
+    encoder: Params | None = None,
 ) -> GraphNetwork:
-    """The module with one agent's weights, copied, ready for evaluation."""
-    module = GraphNetwork(network, shift).to(next(iter(params.values())).dtype)
-    module.load_state_dict(to_state_dict(network, params))
+    """The module with one agent's weights, and of its encoder if there is one, copied, ready for evaluation."""
+    features = None if encoder is None else len(encoder["layer.0.weight"])
+    module = GraphNetwork(network, shift, features).to(next(iter(params.values())).dtype)
+    module.load_state_dict(to_state_dict(network, params, encoder))
     if transform is not None:
         module.register_transform(transform)
     return module.eval()
 
 
-def to_state_dict(network: Network, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One agent's weights under the module's names."""
-    state: dict[str, Tensor] = {}
+def to_state_dict(network: Network, params: Mapping[str, Tensor], encoder: Params | None = None) -> dict[str, Tensor]:
+    """One agent's weights, and of its encoder if there is one, under the module's names."""
+    state = {} if encoder is None else to_encoder_state(encoder)
     for index, layer in enumerate(require_convolutions(network)):
         weight = params[f"layer.{index}.weight"].detach()
         for name, part in zip(_weight_names(index, layer), weight.reshape(-1, *weight.shape[-2:]), strict=True):

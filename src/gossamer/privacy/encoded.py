@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from gossamer.agents.encoding import ENCODING_LEVELS
 from gossamer.array_types import Floats
 from gossamer.model import Params
+from gossamer.model.encoder import ENCODING_LEVELS
 from gossamer.privacy.audit import Audit, find_separable
 from gossamer.privacy.features import (
     SPARSE_SHARE_SEEN,

@@ -34,6 +34,7 @@ from gossamer.files import lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
 from gossamer.runs.documents import FORMAT, check_format, read_json, to_json, validate
+from gossamer.runs.encoders import ENCODER_FILE, ENCODINGS_FILE, read_encoder, read_encodings
 from gossamer.runs.evaluated_steps import find_evaluation
 from gossamer.runs.evaluations import append_evaluation, check_order, read_evaluations, write_evaluations
 from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
@@ -42,14 +43,12 @@ from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets, write_secrets
 from gossamer.runs.settings import Settings
-from gossamer.runs.stages import find_input_width
 from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
 
 GOSSAMER_VERSION = version("gossamer")
 INITIAL_FILE = "initial.safetensors"
-ENCODER_FILE, ENCODINGS_FILE = "encoder.safetensors", "encodings.safetensors"
 
 
 @contextmanager
@@ -273,7 +272,7 @@ def _start_stored(
     try:
         given = {"assignment": assignment, "combination": combination, "shift": shift, "initial": initial}
         if settings.encodes:
-            given["encodings"] = _read_encodings(folder / ENCODINGS_FILE, graph, settings)
+            given["encodings"] = read_encodings(folder, graph, settings)
         run = start(graph, settings, **given, secrets=secrets)
     except GossamerError as error:
         raise type(error)(f"{folder} does not hold a run that can go on: {error}") from None
@@ -282,12 +281,6 @@ def _start_stored(
             f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
             f"{folder} was trained on"
         )
+    if settings.encodes and (folder / ENCODER_FILE).is_file():  # not needed to go on, but by an exported model
+        run.encoder = read_encoder(folder, settings, graph.num_outputs)
     return run
-
-
-def _read_encodings(path: Path, graph: DataGraph, settings: Settings) -> Any:
-    width = find_input_width(0, graph.num_outputs, settings)
-    stored = StoredArrays(path, read_arrays(path), "train the run again")
-    encodings = stored.take_finite("encodings", settings.dtype, graph.num_vertices, width)
-    stored.finish()
-    return encodings

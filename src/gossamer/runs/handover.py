@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gossamer.agents.encoding import encode_vertices, quantise_encodings
+from gossamer.agents.encoding import encode_vertices
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.measures import evaluate
@@ -21,6 +21,7 @@ from gossamer.agents.secret_streams import derive_secrets
 from gossamer.agents.share import Share
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
+from gossamer.model.encoder import quantise_encodings
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings

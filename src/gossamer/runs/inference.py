@@ -13,8 +13,10 @@ from torch import Tensor
 from gossamer.data import DATASETS, DataGraph, from_networkx, load
 from gossamer.data.unlabelled import convert_unlabelled, drop_labels, read_unlabelled
 from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.model.encoder import encode_features
 from gossamer.runs.run import StartRun, restore_weights
 from gossamer.runs.settings import Settings
+from gossamer.runs.stages import check_encoded_data
 from gossamer.runs.trained import Trained
 from gossamer.topology import TOPOLOGIES
 
@@ -51,8 +53,10 @@ def predict_unlabelled(
 
     Centrally, with the mean of the agents' weights; or `over_agents`, to which the vertices are assigned by the run's
     method, each vertex with its own agent's weights. `start` makes the run. A run with a D that the user gave needs the
-    D of the new graph.
+    D of the new graph. An encoder is the mean of the agents' in both cases: they differ by the agents' disagreement
+    only, and the new vertices were with no agent when it was trained.
     """
+    trained.require_features()
     given = load_unlabelled(data, trained.settings)
     if given.num_features != trained.num_features:
         raise GossamerError(
@@ -64,16 +68,20 @@ def predict_unlabelled(
     names = None if trained.class_names is None else tuple(trained.class_names)
     if names is not None and given.batch is not None:
         raise GossamerError(f"the network predicts classes, and {given.name} has a time axis: expected features [n, d]")
+    if trained.encoder is not None:
+        check_encoded_data(trained.settings, trained.task, given.batch, False, given.name)
     graph = drop_labels(given, trained.num_outputs, names, trained.task)
     settings = trained.settings.model_copy(update=_prediction_settings(trained.settings, over_agents))
-    transform, standardised = trained.transform, graph
+    transform, encoder, features = trained.transform, trained.select_encoder(), graph.features
     if transform is not None:
-        standardised = replace(graph, features=transform.apply_to_features(graph.features, settings.dtype))
+        features = transform.apply_to_features(features, settings.dtype)
+    if encoder is not None:
+        features = encode_features(features, encoder)
     params = trained.params
     if not over_agents:
         params = {name: part[None] for name, part in trained.select().items()}
     with torch.inference_mode():
-        run = restore_weights(start(standardised, settings, shift=shift), params, trained.step)
+        run = restore_weights(start(replace(graph, features=features), settings, shift=shift), params, trained.step)
         outputs = run.predict() if transform is None else transform.restore_outputs(run.predict())
         return Prediction(graph, outputs, run.deployment.assignment if over_agents else None)
 
@@ -115,6 +123,7 @@ def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any
     """Changed settings: nothing is trained, so that agents need the links of the data alone."""
     common: dict[str, Any] = {
         "standardise": False,  # by the network's own transform
+        "encoder": 0,  # likewise
         "batch": 0,
         "consensus_every": 0,
         "consensus": "plain",

@@ -19,6 +19,7 @@ from gossamer.agents.host import Host
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.model import Network
+from gossamer.model.encoder import has_encoder
 from gossamer.model.modules import from_state_dict
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
@@ -46,9 +47,15 @@ def take_initial(given: GivenWeights | None, settings: Settings, network: Networ
     transform: Transform | None = None
     if isinstance(given, Path):
         source, state = str(given), dict[str, Any](read_tensors(given))
-        transform = read_transform_beside(given, network)
     else:
         source, state = "the initial state dict", dict(given)
+    if has_encoder(state):
+        raise GossamerError(
+            f"{source} is of a model with an encoder, and initial weights are for networks of the features themselves; "
+            "start from a model that was trained without --encoder"
+        )
+    if isinstance(given, Path):
+        transform = read_transform_beside(given, network.layers[0].inputs, network.layers[-1].outputs)
     wrong = [name for name, part in state.items() if not isinstance(part, Tensor)]
     if wrong:
         raise GossamerError(f"{source}: expected tensors by name, got {type(state[wrong[0]]).__name__} {wrong[0]!r}")

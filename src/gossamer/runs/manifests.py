@@ -139,13 +139,14 @@ class ModelHeader(Document):
     dropout: Annotated[float, Field(ge=0, lt=1)]
     input_dropout: Annotated[float, Field(ge=0, lt=1)] | None
     shift: str
-    inputs: LayerWidth
+    inputs: LayerWidth  # features, of an encoder if there is one
     outputs: LayerWidth
     weights: str
     pyg: Literal["GCNConv", "ChebConv"] | None
     class_names: list[str] | None
     standardised: bool = False  # features and targets, by the file beside it
     task: Task | None = None  # None in files from before it was stored
+    encoder: Annotated[int, Field(ge=0, lt=2**31)] = 0  # width of its encodings; 0: the layers take features
 
 
 class MaskScores(Document):

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gossamer.data.tasks import Task, infer_stored_task
+from gossamer.model.encoder import ENCODING_LEVELS
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.trained import Trained
 from gossamer.runs.transforms import find_transform_beside
@@ -35,11 +36,23 @@ class Network(torch.nn.Module):
 
 
 network = Network().eval()
+"""
+PYG_STATE = """\
 network.load_state_dict(load_file({name!r}))
+"""
+PYG_ENCODER_STATE = """\
+state = load_file({name!r})
+weight, bias = state.pop("encoder.weight"), state.pop("encoder.bias")
+network.load_state_dict(state)
 """
 PYG_STANDARDISE = """\
 transform = load_file({name!r})
 x = ((x - transform["feature_offset"]) / transform["feature_scale"]).float()  # as it was standardised for training
+"""
+PYG_ENCODE = """\
+x = (torch.tanh(torch.nn.functional.linear(x, weight, bias)) * {levels}).round() / {levels}  # what the layers take
+"""
+PYG_OUTPUTS = """\
 outputs = network(x, edge_index)
 """
 PYG_RESTORE = """\
@@ -64,6 +77,7 @@ def write_card(
         f"A graph neural network of {header.layers} layers, trained by {trained.num_agents} agents on "
         f"{_plain(trained.data_name)} for {trained.step} steps. Weights: {header.weights}. "
         f"{header.inputs} features in, {header.outputs} {OUTPUTS[task]} out.\n",
+        *_describe_encoder(header),
         "## Data\n",
         f"- name: {_plain(trained.data_name)}",
         f"- fingerprint (SHA-256): `{trained.fingerprint}`",
@@ -91,7 +105,7 @@ def _pyg_section(name: str, header: ModelHeader) -> str:
             "PyTorch Geometric has no layer that computes the same: the names below are those of the plain module "
             "alone.\n"
         )
-    widths = [header.inputs, *(header.hidden if header.layers != "linear" else ()), header.outputs]
+    widths = [header.encoder or header.inputs, *(header.hidden if header.layers != "linear" else ()), header.outputs]
     cheb = header.pyg == "ChebConv"
     options = f"K={header.order + 1}, normalization='sym', bias={header.bias}" if cheb else f"bias={header.bias}"
     convs = ", ".join(f"{header.pyg}({a}, {b}, {options})" for a, b in pairwise(widths))
@@ -100,12 +114,26 @@ def _pyg_section(name: str, header: ModelHeader) -> str:
         convs=convs,
         activation=ACTIVATION_CODE[header.activation],
         more=", lambda_max=2.0" if cheb else "",
-        name=name,
     )
+    code += (PYG_ENCODER_STATE if header.encoder else PYG_STATE).format(name=name)
     if header.standardised:
         code += PYG_STANDARDISE.format(name=find_transform_beside(Path(name)).name)
-        code += PYG_RESTORE if header.class_names is None else ""
+    if header.encoder:
+        code += PYG_ENCODE.format(levels=ENCODING_LEVELS)
+    if header.standardised or header.encoder:
+        code += PYG_OUTPUTS
+    if header.standardised and header.class_names is None:
+        code += PYG_RESTORE
     return f"In PyTorch Geometric, where the outputs are the same:\n\n```python\n{code}```\n"
+
+
+def _describe_encoder(header: ModelHeader) -> list[str]:
+    if not header.encoder:
+        return []
+    return [
+        f"It has an encoder: each vertex's features x become the {header.encoder} numbers tanh(W x + b), rounded to "
+        "8 bits, which the layers take for features. The encoder is frozen.\n"
+    ]
 
 
 def _list_classes(names: list[str] | None, task: Task) -> list[str]:

@@ -1,6 +1,7 @@
 """Model files: one agent's weights or their mean as safetensors in PyTorch Geometric's names, with a card beside them.
 
-model.safetensors              `convs.0.lin.weight` and so on (model/modules.py); its header says of which network
+model.safetensors              `convs.0.lin.weight` and so on (model/modules.py), with those of an encoder if there is
+                               one; its header says of which network
 model.transform.safetensors    how features and targets were standardised, if they were
 model.md                       the card: data, settings, scores, versions, how to load it
 """
@@ -14,6 +15,7 @@ import torch
 from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes, write_atomically
 from gossamer.model import ACTIVATIONS, LAYERS, SHIFTS, Network, make_network
+from gossamer.model.encoder import split_encoder_state
 from gossamer.model.modules import (
     GIVEN_SHIFT,
     GraphNetwork,
@@ -35,13 +37,14 @@ MODEL_SUFFIX = ".safetensors"
 
 def export_model(trained: Trained, path: Path, agent: int | None = None) -> tuple[Path, Path]:
     """Write the model file and its card; return both."""
+    trained.require_features()
     if path.suffix != MODEL_SUFFIX:
         raise GossamerError(f"expected a file name that ends in {MODEL_SUFFIX}, got {shown(str(path))}")
     card = path.with_suffix(".md")
     if card.exists() and not read_bytes(card, 1 << 20).startswith(CARD_TITLE.encode()):
         raise GossamerError(f"{card} would be the model's card, and it is another file; choose another name")
     header = make_header(trained, agent)
-    state = to_state_dict(trained.network, trained.select(agent))
+    state = to_state_dict(trained.network, trained.select(agent), trained.select_encoder(agent))
     path.parent.mkdir(parents=True, exist_ok=True)
     if trained.transform is not None:
         write_transform(find_transform_beside(path), trained.transform)
@@ -77,6 +80,7 @@ def make_header(trained: Trained, agent: int | None) -> ModelHeader:
         class_names=trained.class_names,
         standardised=trained.transform is not None,
         task=trained.task,
+        encoder=0 if trained.encoder is None else trained.network.layers[0].inputs,
     )
 
 
@@ -91,13 +95,16 @@ def read_model(path: str | Path) -> GraphNetwork:
     dtypes = {part.dtype for part in state.values()}
     if len(dtypes) > 1:
         raise GossamerError(f"{source} holds numbers of several types: {', '.join(sorted(map(str, dtypes)))}")
-    transform = read_transform_beside(source, network) if header.standardised else None
+    transform = read_transform_beside(source, header.inputs, header.outputs) if header.standardised else None
     if header.standardised and transform is None:
         raise GossamerError(
             f"{source} is of a network for standardised features, and {find_transform_beside(source).name} is not "
             "beside it; copy both, or export the model again"
         )
-    return make_module(network, from_state_dict(network, state, str(source)), header.shift, transform)
+    encoder = None
+    if header.encoder:
+        encoder, state = split_encoder_state(state, header.inputs, header.encoder, str(source))
+    return make_module(network, from_state_dict(network, state, str(source)), header.shift, transform, encoder)
 
 
 def _build(header: ModelHeader, path: Path) -> Network:
@@ -106,7 +113,7 @@ def _build(header: ModelHeader, path: Path) -> Network:
             raise GossamerError(f"{path}: {name} should be among {', '.join(table)}, found {getattr(header, name)!r}")
     return make_network(
         header.layers,
-        header.inputs,
+        header.encoder or header.inputs,
         header.outputs,
         hidden=tuple(header.hidden),
         order=header.order,

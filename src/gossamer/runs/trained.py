@@ -13,9 +13,10 @@ from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
 from gossamer.runs.directory import read_manifest, read_run_settings
+from gossamer.runs.encoders import ENCODER_FILE, read_encoder
 from gossamer.runs.run import SHIFT_MARK, Run
 from gossamer.runs.settings import Settings
-from gossamer.runs.stages import build_network
+from gossamer.runs.stages import build_network, find_input_width
 from gossamer.runs.tensors import check_tensors, read_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, read_transform
 
@@ -34,6 +35,7 @@ class Trained:
     task: Task
     summary: Mapping[str, Any]
     transform: Transform | None = None  # by which features and targets were standardised
+    encoder: Params | None = None  # stacked likewise; the network takes its encodings for features
 
     @property
     def num_agents(self) -> int:
@@ -41,7 +43,8 @@ class Trained:
 
     @property
     def num_features(self) -> int:
-        return self.network.layers[0].inputs
+        """Columns of the data's features, which an encoder takes if there is one."""
+        return self.network.layers[0].inputs if self.encoder is None else self.encoder["layer.0.weight"].shape[1]
 
     @property
     def num_outputs(self) -> int:
@@ -57,17 +60,36 @@ class Trained:
         """Name of the shift operator, or GIVEN_SHIFT."""
         return GIVEN_SHIFT if self.own_shift else self.settings.shift_kind
 
+    def require_features(self) -> None:
+        """Refuse the network of a private run, which is no function of features and a graph."""
+        if self.settings.privacy_spec is not None:
+            raise GossamerError(
+                f"expected a network that takes features, and this run is private ({self.settings.privacy}): its "
+                "network's input, scores and noisy sums over neighbours, was computed once, for the run's own graph, "
+                "so that no model can be exported and no other data predicted; gossamer predict RUN predicts the run's "
+                "own vertices"
+            )
+
     def select(self, agent: int | None = None) -> Params:
         """Weights of one agent, or the mean over all of them."""
+        return self._select(self.params, agent)
+
+    def select_encoder(self, agent: int | None = None) -> Params | None:
+        """Encoder of one agent, or the mean over all of them, if there is one."""
+        return None if self.encoder is None else self._select(self.encoder, agent)
+
+    def _select(self, params: Params, agent: int | None) -> Params:
         if agent is None:
-            return {name: part.double().mean(0).to(part.dtype) for name, part in self.params.items()}
+            return {name: part.double().mean(0).to(part.dtype) for name, part in params.items()}
         if not 0 <= agent < self.num_agents:
             raise GossamerError(f"expected an agent from 0 to {self.num_agents - 1}, got {agent}")
-        return {name: part[agent].clone() for name, part in self.params.items()}
+        return {name: part[agent].clone() for name, part in params.items()}
 
     def module(self, agent: int | None = None) -> GraphNetwork:
-        """The network as a plain PyTorch module, with one agent's weights or the mean over all of them."""
-        return make_module(self.network, self.select(agent), self.shift, self.transform)
+        """The network as a plain PyTorch module, with one agent's weights or the mean over all of them; so its
+        encoder."""
+        self.require_features()
+        return make_module(self.network, self.select(agent), self.shift, self.transform, self.select_encoder(agent))
 
 
 def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
@@ -76,6 +98,8 @@ def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
     params = run.engine.gathered(kept.params)
     if not params:
         raise GossamerError("the rank that leads has all agents' weights; ask it for the model")
+    if run.settings.encodes and run.encoder is None:
+        raise GossamerError(f"expected the agents' encoder, and the run directory holds no {ENCODER_FILE}; train again")
     return Trained(
         run.settings,
         run.host.network,
@@ -87,6 +111,7 @@ def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
         infer_stored_task(run.description.get("task"), run.description.get("class_names")),
         summary,
         run.transform,
+        run.encoder,
     )
 
 
@@ -101,14 +126,18 @@ def read_trained(folder: Path) -> Trained:
     first = params.get("layer.0.weight")
     if last is None or first is None or min(first.ndim, params[last].ndim) < 3:
         raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
-    network = build_network(first.shape[-2], params[last].shape[-1], settings)
+    outputs = params[last].shape[-1]
+    network = build_network(find_input_width(first.shape[-2], outputs, settings), outputs, settings)
     expected = {name: (settings.torch_dtype, (settings.agents, *shape)) for name, shape in network.shapes().items()}
     check_tensors(params, expected, str(path))
     if not all(bool(torch.isfinite(part).all()) for part in params.values()):
         raise GossamerError(f"{path} holds NaN or infinite numbers")
     names = manifest.data.class_names
     if names is None and "accuracy" in manifest.summary.get("distributed", {}).get("test", {}):
-        names = [str(c) for c in range(params[last].shape[-1])]  # of a run from before names were stored
+        names = [str(c) for c in range(outputs)]  # of a run from before names were stored
+    encoder = read_encoder(folder, settings, outputs) if settings.encodes else None
+    num_features = network.layers[0].inputs if encoder is None else encoder["layer.0.weight"].shape[1]
+    beside = folder / TRANSFORM_FILE
     return Trained(
         settings,
         network,
@@ -119,13 +148,9 @@ def read_trained(folder: Path) -> Trained:
         names,
         infer_stored_task(manifest.data.task, names),
         manifest.summary,
-        _read_run_transform(folder, network),
+        read_transform(beside, num_features, outputs) if beside.is_file() else None,
+        encoder,
     )
-
-
-def _read_run_transform(folder: Path, network: Network) -> Transform | None:
-    path = folder / TRANSFORM_FILE
-    return read_transform(path, network) if path.is_file() else None
 
 
 def _layer_number(name: str) -> int:

@@ -7,7 +7,6 @@ import torch
 from gossamer.array_types import Floats
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
-from gossamer.model import Network
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.tensors import read_arrays, write_tensors
 
@@ -20,20 +19,20 @@ def find_transform_beside(path: Path) -> Path:
     return path.with_suffix(f".{TRANSFORM_FILE}")
 
 
-def read_transform_beside(path: Path, network: Network) -> Transform | None:
+def read_transform_beside(path: Path, num_features: int, num_outputs: int) -> Transform | None:
     """The transform of a model file, if there is one."""
     beside = find_transform_beside(path)
-    return read_transform(beside, network) if beside.is_file() else None
+    return read_transform(beside, num_features, num_outputs) if beside.is_file() else None
 
 
 def write_transform(path: Path, transform: Transform) -> None:
     write_tensors(path, {name: torch.from_numpy(part) for name, part in transform.arrays().items()})
 
 
-def read_transform(path: Path, network: Network) -> Transform:
-    """The transform of a file, which must fit the network's inputs and outputs."""
+def read_transform(path: Path, num_features: int, num_outputs: int) -> Transform:
+    """The transform of a file, which must fit the data's features and the network's outputs."""
     arrays = StoredArrays(path, read_arrays(path), "export the model again")
-    transform = take_transform(arrays, "", network.layers[0].inputs, network.layers[-1].outputs)
+    transform = take_transform(arrays, "", num_features, num_outputs)
     arrays.finish()
     if transform is None:
         raise GossamerError(f"{path} holds no transform: expected feature_offset and feature_scale")

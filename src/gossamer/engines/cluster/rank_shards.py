@@ -37,6 +37,11 @@ def cut_for_ranks(
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
+    if settings.encodes:
+        raise GossamerError(
+            "shares for ranks are cut for one stage, and a run with an encoder or a privacy budget has several; "
+            f"give the whole data set to the ranks: torchrun --nproc-per-node {size} -m gossamer cluster DATASET"
+        )
     settings = settings.model_copy(update={"baselines": False}).fit_to(graph.task, graph.num_train_times)
     deployment = make_deployment(graph, settings, progress=progress)
     hosting = divide_agents(deployment, size)
