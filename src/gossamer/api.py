@@ -143,7 +143,7 @@ def train(
         more["secrets"] = read_secrets(Path(secrets), range(settings.agents))
     run = start(graph, settings, progress=progress, initial=state, **more)
     if run.engine.leads:
-        warn_before_training(run.deployment, settings)
+        warn_before_training(run.deployment, run.whole_settings)
     show = display or (lambda name, first, last: Observer())
     result = Result(train_stages(run, lambda name, last: show(name, 0, last), should_stop))
     if target is None:

@@ -36,7 +36,7 @@ def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> 
     settings = fit_agents(settings, graph.num_vertices)
     secrets = None if settings.public_randomness else make_secrets(range(settings.agents))
     run = start_run(graph, settings, progress=progress, secrets=secrets)
-    warn_before_training(run.deployment, settings)
+    warn_before_training(run.deployment, run.whole_settings)
     return run
 
 

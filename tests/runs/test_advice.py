@@ -15,7 +15,7 @@ from gossamer.data import load
 from gossamer.engines.simulation import start_run
 from gossamer.errors import DivergedError, GossamerWarning
 from gossamer.report.terminal import show_scores
-from gossamer.runs.advice import label_skew, measure_guessing, warn_of_agents_apart
+from gossamer.runs.advice import label_skew, measure_guessing, warn_of_agents_apart, warn_of_noise
 from gossamer.runs.settings import make_settings
 from gossamer.runs.training import run_training
 
@@ -219,3 +219,16 @@ def test_a_validation_score_that_is_not_defined_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", GossamerWarning)
         api.train(one, **options)
+
+
+def test_few_training_vertices_for_a_budget() -> None:
+    spec = "node:epsilon={},delta=1e-5,noise={}"
+    few = make_settings({"privacy": spec.format(8, 0.6)})
+    with pytest.warns(GossamerWarning, match="160 training vertices are few for epsilon 8"):
+        warn_of_noise(160, few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_noise(4500, few)
+        warn_of_noise(160, make_settings({"privacy": "edge:epsilon=8,delta=1e-5,noise=0.6"}))
+        warn_of_noise(160, make_settings({"privacy": "node:epsilon=inf,delta=1e-5,noise=0"}))
+        warn_of_noise(160, make_settings({}))

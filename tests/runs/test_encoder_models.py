@@ -22,6 +22,8 @@ from gossamer.model.encoder import encode_features
 from gossamer.runs.settings import make_settings
 from gossamer.runs.trained import read_trained
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*training vertices are few")
+
 DATA = "blocks:vertices=150,edges=500,features=12,classes=3,labelled=0.3"
 SHORT: dict[str, Any] = {"agents": 3, "steps": 8, "encoder_steps": 12, "baselines": False, "hidden": 6, "bias": True,
                          "dtype": "float64", "threads": 1}  # fmt: skip

@@ -23,6 +23,8 @@ from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
 from gossamer.runs.training import run_training
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*training vertices are few")
+
 PRIVATE = "node:epsilon=8,delta=1e-5"
 SMALL: dict[str, Any] = {
     "agents": 4,

@@ -1,5 +1,6 @@
 """Warnings about runs that are likely to disappoint or have done so, each with its remedy (docs/communication.md)."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
@@ -26,6 +27,7 @@ TINY = 1e-300  # below any sum of weights
 OF_ERRORS = ("loss", "mse", "mae", "rmse", "r2")  # scores that fall behind only where validation vertices do
 FITTED = "what was learnt helps no validation vertex; try more training labels or --weight-decay"
 ANOTHER_SCORE = "choose by another score, as --score loss does"
+CLEAR_SIGNAL = 200.0  # number of training examples over the noise in their sum, from which on something is learnt
 CLOSER = "try a smaller --step-size, or a topology with a larger --gap"
 
 
@@ -53,6 +55,24 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     warn_of_unseen_classes(deployment.graph)
     warn_of_skewed_labels(deployment, settings)
     warn_of_consensus(settings)
+    warn_of_noise(int(deployment.graph.train.sum()), settings)
+
+
+def warn_of_noise(num_labelled: int, settings: Settings) -> None:
+    """Every agent adds noise to its gradients: few training examples drown in it."""
+    spec = settings.privacy_spec
+    if spec is None or spec.level != "node" or not spec.noise or not settings.encoder_steps:
+        return
+    multiplier = spec.split(settings.encoder_steps, settings.steps).encoder
+    signal = num_labelled * math.sqrt(settings.encoder_steps) / (multiplier * math.sqrt(settings.agents))
+    if signal < CLEAR_SIGNAL:
+        warnings.warn(
+            f"{num_labelled} training vertices are few for epsilon {spec.epsilon:g} with the noise of "
+            f"{settings.agents} agents: expect little more than guessing; label many more, or take a larger epsilon or "
+            "fewer agents",
+            GossamerWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_masks(graph: DataGraph) -> None:
