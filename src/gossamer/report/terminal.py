@@ -106,6 +106,19 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         )
     if settings.tracks:
         console.print("Updates followed a tracked estimate of the whole gradient.", highlight=False)
+    if settings.encoder:
+        console.print(
+            f"Encoder: rows showed features through {settings.encoder} numbers a vertex, after "
+            f"{settings.encoder_steps} steps each of a teacher and of the encoder.",
+            highlight=False,
+        )
+    spec = settings.privacy_spec
+    if spec is not None:
+        console.print(
+            f"Privacy: {spec.level} level, epsilon {spec.epsilon:g}, delta {spec.delta:g}, for what agents sent; the "
+            "scores below are exact numbers of the data.",
+            highlight=False,
+        )
     if settings.keep == "best" and "best_step" in run.history[-1]:
         best = f"the best validation {label_score(summary['score'])}"
         console.print(f"Kept: the weights of step {summary['best_step']}, with {best}.", highlight=False)

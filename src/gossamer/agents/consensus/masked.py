@@ -139,7 +139,7 @@ def check_senders(rows: Floats, agents: Sequence[int]) -> None:
             raise GossamerError(
                 f"masked consensus hides each neighbour's weights in a sum of at least {LEAST_SENDERS}, and agent {k} "
                 f"mixes with {found}; give it another link, as --topology ring or complete has, or take "
-                "--consensus plain"
+                "--consensus plain and no --encoder"
             )
         total = float(np.abs(row[list(senders)]).sum())
         if total >= MOST_WEIGHT:
