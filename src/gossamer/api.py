@@ -279,7 +279,7 @@ def _train_references(
         initial = result.run.deployment.initial if name == "centralised" else None
         other = start_run(graph, reference.model_copy(update={"initial": None}), shift=shift, initial=initial)
         try:
-            run_training(other, [show(name, 0, settings.steps)], should_stop)
+            run_training(other, [show(name, 0, other.settings.steps)], should_stop)
         except GossamerError as error:  # it diverged: its scores say so, and the distributed run stays whole
             warnings.warn(f"the {name} reference: {error}", GossamerWarning, stacklevel=2)
             other.settings = other.settings.model_copy(update={"steps": other.host.step})

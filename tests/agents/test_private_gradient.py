@@ -20,10 +20,8 @@ SECRETS = derive_secrets(3, range(M))
 CLIP = 2.0  # between the norms of the examples' gradients
 
 
-def steps(
-    rate: float = 1.0, clip: float = 1.0, noise: float = 0.0, stage: int = 0, fresh: bool = False
-) -> PrivateSteps:
-    return PrivateSteps(rate, clip, noise, stage, SECRETS, fresh)
+def steps(rate: float = 1.0, clip: float = 1.0, noise: float = 0.0, context: int | None = None) -> PrivateSteps:
+    return PrivateSteps(rate, clip, noise, 0, SECRETS, context)
 
 
 def hosted(case: Case, private: PrivateSteps, agents: tuple[int, ...] = tuple(range(M))) -> Host:
@@ -112,14 +110,23 @@ def test_any_hosting_has_the_same_gradients() -> None:
 
 def test_other_weights_have_other_noise_where_it_must_be_fresh() -> None:
     case = make_case("mlp", n=40)
-    private = steps(noise=1.0, fresh=True)
+    private = steps(noise=1.0, context=5)
     host = hosted(case, private)
     moved = host.with_params({name: part + 1e-12 for name, part in host.params.items()})
     gradients = [run(private_gradient(at, private))[1]["layer.0.weight"] for at in (host, host, moved)]
     assert torch.equal(gradients[0], gradients[1])
     assert float((gradients[0] - gradients[2]).abs().min()) > 1e-6
-    stage = replace(private, stage=1)
-    assert not torch.equal(gradients[0], run(private_gradient(host, stage))[1]["layer.0.weight"])
+    for other in (replace(private, stage=1), replace(private, context=6)):  # another stage, other data
+        assert not torch.equal(gradients[0], run(private_gradient(host, other))[1]["layer.0.weight"])
+
+
+def test_another_budget_has_other_noise() -> None:
+    """Else two runs of one seed would show what noise hides: their difference, over that of the two budgets."""
+    case = make_case("mlp", n=40)
+    host = hosted(case, steps())
+    _, clean = run(private_gradient(host, steps()))
+    noise = [run(private_gradient(host, steps(noise=s)))[1]["layer.0.weight"] - clean["layer.0.weight"] for s in (1, 2)]
+    assert float((2 * noise[0] - noise[1]).abs().max()) > 0.01
 
 
 def test_a_training_step_takes_private_gradients() -> None:

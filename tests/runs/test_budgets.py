@@ -67,6 +67,11 @@ def test_noise_is_the_least_that_keeps_the_budget(text: str) -> None:
         check_budget(wanted.with_noise(0.9 * noise), 50, 70)
 
 
+def test_large_budgets_are_found_at_once() -> None:
+    noise = find_noise(spec("node:epsilon=5000,delta=1e-5"), 100, 50)
+    assert 0 < noise < 0.1
+
+
 def test_no_budget_needs_no_noise() -> None:
     assert find_noise(spec("node:epsilon=inf,delta=1e-5"), 50, 70) == 0.0
     assert measure_epsilon(spec("node:epsilon=inf,delta=1e-5,noise=0"), 50, 70) == math.inf
@@ -109,10 +114,12 @@ def test_mistakes_in_a_specification(text: str, message: str) -> None:
         ({"standardise": True}, "standardise would release"),
         ({"keep": "best"}, "keep = 'best' would release"),
         ({"initial": "w.safetensors"}, "initial weights"),
+        ({"encoder": 4}, "an encoder of its own"),
+        ({"consensus_every": 0}, "which others cannot read"),
     ],
 )
 def test_what_no_budget_counts_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         make_settings({"privacy": "node:epsilon=8,delta=1e-5", **options})
-    if "public_randomness" not in options and "initial" not in options:
+    if {"class_weights", "standardise", "keep"} & set(options):
         make_settings({"privacy": "edge:epsilon=8,delta=1e-5", **options})  # no edge takes part in it

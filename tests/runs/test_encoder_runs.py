@@ -21,7 +21,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
-from gossamer.runs.training import run_training
+from gossamer.runs.training import baseline_settings, run_training
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*training vertices are few")
 
@@ -181,6 +181,12 @@ def test_data_and_settings_without_a_proof(
 def test_references_have_neither_encoder_nor_noise(graph: DataGraph) -> None:
     result = gossamer.train(graph, **{**SMALL, "privacy": PRIVATE, "baselines": True, "steps": 5, "encoder_steps": 4})
     assert {"centralised", "graphless"} <= set(result.summary)
+    references = baseline_settings(result.run.settings)
+    assert all(
+        one.update == "adam" and one.initial_deviation is None and one.steps == 200 for one in references.values()
+    )
+    losses = [result.summary[name]["train"]["loss"] for name in ("centralised", "graphless")]
+    assert max(losses) < 0.9  # they learn
 
 
 def test_several_labels_a_vertex_have_an_encoder(graph: DataGraph) -> None:

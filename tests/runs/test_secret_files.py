@@ -99,3 +99,15 @@ def test_a_run_that_has_lost_its_secrets_is_not_resumed(tmp_path: Path) -> None:
     (tmp_path / "run" / SECRETS_FILE).unlink()
     with pytest.raises(GossamerError, match="cannot read the secrets"):
         gossamer.resume(tmp_path / "run", steps=8)
+
+
+def test_a_private_run_that_has_lost_its_secret_does_not_go_on(tmp_path: Path) -> None:
+    take_own_secret(tmp_path, 4, private=True)
+    (tmp_path / "secrets.json").unlink()
+    take_own_secret(tmp_path, 4, private=True)  # nothing was released yet
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "checkpoint-0.safetensors").touch()
+    (tmp_path / "secrets.json").unlink()
+    with pytest.raises(GossamerError, match="would spend more than the budget"):
+        take_own_secret(tmp_path, 4, private=True)
+    assert not (tmp_path / "secrets.json").exists()

@@ -49,9 +49,10 @@ class PrivateSteps:
     noise: float  # standard deviation of the noise over c
     stage: int  # number of the stage: no noise serves two
     secrets: Secrets  # of the hosted agents
-    # Other weights have other noise: a step that peers repeat after one of them lost its disk must not repeat it. Not
-    # in a simulation, where it would make the noise depend on the hosting.
-    fresh: bool = False
+    # Digest of the one hosted agent's data. With it, other data and other weights have other noise: a step that peers
+    # repeat after one of them lost its disk must not repeat it. None in a simulation, whose noise would else depend on
+    # the hosting.
+    context: int | None = None
 
 
 @dataclass(frozen=True)

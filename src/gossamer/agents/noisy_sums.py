@@ -29,7 +29,7 @@ from torch import Tensor
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link, endpoints, group_by_link
 from gossamer.agents.salts import Secrets
-from gossamer.agents.secret_streams import digest_rows, stream_normal
+from gossamer.agents.secret_streams import digest_rows, number_key, stream_normal
 from gossamer.agents.share import Share
 from gossamer.array_types import Ints
 from gossamer.model.sparse import Operator, make_operator
@@ -136,16 +136,16 @@ def _group(sender: Ints, receiver: Ints, values: Ints) -> list[tuple[Link, Ints]
 
 
 def run_hops(
-    plan: SumPlan, rows: Tensor, hops: int, noise: float, secrets: Secrets, seed: int, fresh: bool = False
+    plan: SumPlan, rows: Tensor, hops: int, noise: float, secrets: Secrets, seed: int, context: int | None = None
 ) -> Generator[Outbox, Inbox, list[Tensor]]:
     """Estimates [hosted vertices, width] after each hop from the rows, which are taken at unit norm; noise has this
     standard deviation. Estimates have at most unit norm.
 
-    With `fresh`, other rows of an agent have other noise (host.PrivateSteps).
+    With a `context` of one agent's data, other rows have other noise (host.PrivateSteps).
     """
     found: list[Tensor] = []
     for hop in range(hops):
-        sums = draw_sums(plan, found[-1] if found else rows, hop, noise, secrets, seed, fresh).to(rows.dtype)
+        sums = draw_sums(plan, found[-1] if found else rows, hop, noise, secrets, seed, context).to(rows.dtype)
         inbox = yield Outbox(
             Phase.FORWARD,
             hop,
@@ -159,13 +159,13 @@ def run_hops(
 
 
 def draw_sums(
-    plan: SumPlan, rows: Tensor, hop: int, noise: float, secrets: Secrets, seed: int, fresh: bool = False
+    plan: SumPlan, rows: Tensor, hop: int, noise: float, secrets: Secrets, seed: int, context: int | None = None
 ) -> Tensor:
     """The noisy sums of the hosted agents [pairs, width], all that leaves the rows in one hop, in float64."""
     given = normalise_rows(rows)
     sums = plan.operator @ given.double()
     for k, pairs, own in plan.agents:
-        key = (seed, hop, *([digest_rows(given[own])] if fresh else []))
+        key = (seed, hop, number_key(noise), *([] if context is None else [context, digest_rows(given[own])]))
         part = sums[pairs]
         drawn = stream_normal(secrets.by_agent[k], "sums", key, part.numel())
         part.add_(torch.from_numpy(drawn).view_as(part), alpha=noise)
@@ -194,9 +194,9 @@ def combine_sums(plan: SumPlan, arrived: list[tuple[Estimates, Tensor]], noise: 
             u = torch.ones_like(count)
             scale.index_add_(0, to, u)
         total.index_add_(0, to, u[:, None] * sums.double())
-    norms: Tensor = torch.linalg.vector_norm(total, dim=1)
     if plan.weighted:
         return limit_rows(total / (h + scale)[:, None])
+    norms: Tensor = torch.linalg.vector_norm(total, dim=1)
     shrunk = norms + noise * (scale * h).sqrt()
     return total / shrunk.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
 

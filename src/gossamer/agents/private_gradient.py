@@ -20,7 +20,7 @@ from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.gradients import Segment, backward, forward
 from gossamer.agents.host import Host, PrivateSteps
 from gossamer.agents.passes import Pass
-from gossamer.agents.secret_streams import digest_rows, stream_normal, stream_uniform
+from gossamer.agents.secret_streams import digest_rows, number_key, stream_normal, stream_uniform
 from gossamer.model import Params
 from gossamer.model.losses import losses
 
@@ -75,10 +75,10 @@ def _square_inputs(host: Host, on: Pass, segments: list[Segment]) -> list[Tensor
 
 
 def _find_key(host: Host, private: PrivateSteps, position: int) -> tuple[int, ...]:
-    """Key of a hosted agent's random numbers in this step; where they must be fresh, its weights are a part of it."""
-    key = host.training.seed, private.stage, host.step
+    """Key of a hosted agent's random numbers in this step, its data and weights included where they must be fresh."""
+    key = host.training.seed, private.stage, host.step, number_key(private.noise)
     own = (part[position] for _, part in sorted(host.params.items()))  # files keep no order
-    return (*key, digest_rows(*own)) if private.fresh else key
+    return key if private.context is None else (*key, private.context, digest_rows(*own))
 
 
 def _draw_sample(host: Host, private: PrivateSteps, agent: Tensor, keys: Sequence[tuple[int, ...]]) -> Tensor:

@@ -10,6 +10,7 @@ for differential privacy", shows what rounding may reveal).
 
 import hashlib
 import math
+import struct
 from collections.abc import Iterable
 
 import numpy as np
@@ -33,6 +34,11 @@ def digest_rows(*rows: Tensor) -> int:
     for part in rows:
         digest.update(part.contiguous().numpy().tobytes())
     return int.from_bytes(digest.digest(), "little")
+
+
+def number_key(number: float) -> int:
+    """A real number as a part of a key: noise of another size is other noise."""
+    return int.from_bytes(struct.pack("<d", number), "little")
 
 
 def stream_uniform(secret: bytes, purpose: str, key: Iterable[int], count: int) -> Floats:

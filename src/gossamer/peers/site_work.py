@@ -33,7 +33,14 @@ from gossamer.peers.shards.shard import Shard, add_senders, checkpoints_to_keep,
 from gossamer.peers.shards.sites import SiteShard, fingerprint
 from gossamer.peers.staged_work import count_protocol_steps, make_work
 from gossamer.runs.shares import MANIFEST
-from gossamer.runs.stages import build_network, build_stage_network, find_input_width, list_stages, uses_masks
+from gossamer.runs.stages import (
+    build_network,
+    build_stage_network,
+    check_encoded_data,
+    find_input_width,
+    list_stages,
+    uses_masks,
+)
 
 PLANNING_STEPS = 1  # steps of the protocol before a site's training
 
@@ -69,6 +76,9 @@ class SiteWork:
     ) -> None:
         self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
         self._signatures, self._record = signatures, record
+        if shard.settings.encodes:  # also of a shard that another version has made
+            data = shard.data
+            check_encoded_data(shard.settings, data.task, data.batch, data.sample_weights is not None, str(folder))
         if uses_masks(shard.settings):
             make_pair_keys(signatures, shard.membership.agent)  # refuses an agent without keys
         self._planned = folder / "planned"

@@ -7,7 +7,7 @@ hands over in handed.safetensors there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from gossamer.runs.handover import hand_over
 from gossamer.runs.hosts import build_stage_host
 from gossamer.runs.secret_files import take_own_secret
 from gossamer.runs.settings import Settings
-from gossamer.runs.stages import GRAPH, find_private_settings, list_stages, stage_settings
+from gossamer.runs.stages import GRAPH, check_encoded_data, find_private_settings, list_stages, stage_settings
 from gossamer.runs.tensors import read_arrays, write_tensors
 
 HANDED_FILE = "handed.safetensors"
@@ -42,9 +42,12 @@ def make_work(
 ) -> Work:
     """The work of a shard, in one stage or in several; with `record`, what arrives in the last one is kept."""
     settings = find_private_settings(shard.settings)  # noise that spends more than the budget is refused
-    secrets = None if settings.public_randomness else take_own_secret(folder, shard.membership.agent)
+    private = settings.privacy_spec is not None
+    secrets = None if settings.public_randomness else take_own_secret(folder, shard.membership.agent, private)
     if settings.encodes:
-        return StagedWork(shard, folder, metrics, signatures, secrets, record)
+        share, weighted = shard.share, shard.share.example_weights is not None
+        check_encoded_data(settings, share.task, share.batch, weighted, str(folder))
+        return StagedWork(replace(shard, settings=settings), folder, metrics, signatures, secrets, record)
     host = build_stage_host(GRAPH, shard.share, None, settings, secrets)
     return ShardWork(shard, host, settings, folder, metrics, signatures, record)
 

@@ -53,7 +53,7 @@ def audit_with_canaries(deployment: Deployment, settings: Settings, canaries: in
     encoder = auditor.follow_stage(ENCODER, None)
     outputs, _ = _run(evaluate(encoder))
     scores, rows = score_classes(outputs[encoder.full_pass.by_vertex], auditor.share)
-    noise = spec.split(settings.encoder_steps, settings.steps).sums * spec.sensitivity
+    noise = spec.sum_noise(settings.encoder_steps, settings.steps)
     hops = auditor.follow_hops(rows, spec.hops, noise)
     auditor.follow_stage(GRAPH, torch.cat([scores, *hops], dim=1).numpy())
     return audit_scores(auditor.scores, auditor.taken.tolist(), spec.delta)

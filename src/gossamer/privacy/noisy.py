@@ -56,7 +56,7 @@ def attack_sums(
     if not spec.hops:
         return None
     own = derive_secrets(settings.seed, range(deployment.num_agents)) if secrets is None else secrets
-    noise = spec.split(settings.encoder_steps, settings.steps).sums * spec.sensitivity
+    noise = spec.sum_noise(settings.encoder_steps, settings.steps)
     width = graph.num_outputs
     known = torch.nn.functional.one_hot(torch.from_numpy(graph.targets).clamp(min=0), width).double() - 1.0 / width
     rows = torch.where(torch.from_numpy(graph.train)[:, None], known, torch.zeros_like(known))

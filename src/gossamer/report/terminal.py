@@ -115,8 +115,8 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
     spec = settings.privacy_spec
     if spec is not None:
         console.print(
-            f"Privacy: {spec.level} level, epsilon {spec.epsilon:g}, delta {spec.delta:g}, for what agents sent; the "
-            "scores below are exact numbers of the data.",
+            f"Privacy: {spec.level} level, epsilon {spec.epsilon:g}, delta {spec.delta:g}, for what agents send; the "
+            f"scores below are exact.{'' if run.secrets else ' Simulated: the noise follows from the seed.'}",
             highlight=False,
         )
     if settings.keep == "best" and "best_step" in run.history[-1]:

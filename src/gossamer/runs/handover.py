@@ -17,11 +17,11 @@ from gossamer.agents.host import Host
 from gossamer.agents.measures import evaluate
 from gossamer.agents.noisy_sums import limit_rows, plan_sums, run_hops
 from gossamer.agents.salts import Secrets
-from gossamer.agents.secret_streams import derive_secrets
 from gossamer.agents.share import Share
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.model.encoder import quantise_encodings
+from gossamer.runs.hosts import find_secrets
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
@@ -48,10 +48,10 @@ def hand_over(
         return quantise_encodings(encode_vertices(host))
     outputs, _ = yield from evaluate(host)
     scores, rows = score_classes(outputs[host.full_pass.by_vertex], share)
-    own = derive_secrets(settings.seed, share.agents) if secrets is None else secrets
-    noise = spec.split(settings.encoder_steps, settings.steps).sums * spec.sensitivity
+    own, context = find_secrets(share, settings, secrets)
+    noise = spec.sum_noise(settings.encoder_steps, settings.steps)
     plan = plan_sums(share, weighted=spec.level == "node")
-    hops = yield from run_hops(plan, rows, spec.hops, noise, own, settings.seed, fresh=secrets is not None)
+    hops = yield from run_hops(plan, rows, spec.hops, noise, own, settings.seed, context)
     return torch.cat([scores, *hops], dim=1)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -15,7 +16,7 @@ from gossamer.agents.host import Host, PrivateSteps, TrainingOptions, draw_initi
 from gossamer.agents.rules import make_rule
 from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score
-from gossamer.agents.secret_streams import derive_secrets
+from gossamer.agents.secret_streams import derive_secrets, digest_rows
 from gossamer.agents.share import Share, Whole, make_share, make_whole
 from gossamer.model import Network
 from gossamer.runs.capacity import check_host
@@ -48,19 +49,31 @@ def training_of(settings: Settings, private: PrivateSteps | None = None) -> Trai
     )
 
 
-def find_private_steps(
-    settings: Settings, stage: str, agents: Sequence[int], secrets: Secrets | None
-) -> PrivateSteps | None:
+def find_secrets(share: Share, settings: Settings, secrets: Secrets | None) -> tuple[Secrets, int | None]:
+    """Secrets of a share's agents for noise and, where they are real ones, a digest of the agent's data: no noise of a
+    secret serves two data sets. A simulation derives them from the seed."""
+    if secrets is None:
+        return derive_secrets(settings.seed, share.agents), None
+    features = share.features
+    parts = (features.data, features.indices, features.indptr) if sparse.issparse(features) else (features,)
+    i, j, _ = share.topologies[0].entries
+    apart = i != j
+    edges = np.stack([share.vertices[i[apart]], share.vertices[j[apart]]])
+    arrays = (*parts, share.targets, share.masks["train"], edges[:, np.lexsort(edges)])
+    return secrets, digest_rows(*(torch.from_numpy(np.ascontiguousarray(part)) for part in arrays))
+
+
+def find_private_steps(settings: Settings, stage: str, share: Share, secrets: Secrets | None) -> PrivateSteps | None:
     """Options of private gradients; None where gradients are exact: noise in the sums protects edges alone."""
     spec = settings.privacy_spec
     if spec is None or spec.level != "node":
         return None
     if spec.noise is None:
         raise AssertionError("the noise of a private run is found before its hosts are built")
-    own = derive_secrets(settings.seed, agents) if secrets is None else secrets
+    own, context = find_secrets(share, settings, secrets)
     releases = spec.split(settings.encoder_steps, settings.steps)
     noise = releases.encoder if stage == ENCODER else releases.classifier
-    return PrivateSteps(spec.rate, spec.clip, noise, STAGES.index(stage), own, fresh=secrets is not None)
+    return PrivateSteps(spec.rate, spec.clip, noise, STAGES.index(stage), own, context)
 
 
 def find_private_step_size(settings: Settings, private: PrivateSteps, num_labelled: int) -> float:
@@ -117,7 +130,7 @@ def build_stage_host(
 ) -> Host:
     """Build the host of a share's agents at step 0 of a stage. `handed` [hosted, width] is what the stage before has
     handed over: soft targets to an encoder, encodings to a graph network."""
-    own, private = stage_settings(settings, stage), find_private_steps(settings, stage, share.agents, secrets)
+    own, private = stage_settings(settings, stage), find_private_steps(settings, stage, share, secrets)
     if stage == GRAPH:
         at = share if handed is None else replace(share, features=handed)
     elif stage == ENCODER and handed is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from gossamer.errors import GossamerError, shown
 
 PRIVACY_LEVELS = ("node", "edge")
-LARGEST_EPSILON, MOST_HOPS = 1e6, 8
+LARGEST_EPSILON, MOST_HOPS = 1e4, 8
 MOST_FOR_HOPS, LEAST_FOR_CLASSIFIER = 0.4, 0.02  # shares of a budget
 
 
@@ -58,6 +58,10 @@ class PrivacySpec:
             self.noise * math.sqrt(self.hops / hop) if hop else 0.0,
             self.noise * math.sqrt(steps / classifier),
         )
+
+    def sum_noise(self, encoder_steps: int, steps: int) -> float:
+        """Standard deviation of the noise in each sum."""
+        return self.split(encoder_steps, steps).sums * self.sensitivity
 
     def with_noise(self, noise: float) -> "PrivacySpec":
         return replace(self, noise=noise)

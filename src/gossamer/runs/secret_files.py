@@ -1,4 +1,5 @@
-"""Files of secrets, which decide dropout masks and quantisation noise where agents are apart (agents/salts).
+"""Files of secrets, which decide dropout masks, quantisation noise and the noise of private runs where agents are apart
+(agents/salts, agents/secret_streams).
 
 secrets.json    format, and `secrets`: agent number -> 64 hexadecimal digits (0600)
 
@@ -52,14 +53,22 @@ def read_secrets(path: Path, agents: Sequence[int]) -> Secrets:
     return Secrets({agent: bytes.fromhex(texts[str(agent)]) for agent in agents})
 
 
-def take_own_secret(folder: Path, agent: int) -> Secrets:
+def take_own_secret(folder: Path, agent: int, private: bool = False) -> Secrets:
     """The secret of a peer's agent in the folder of its run: made at the first start, the same after every other.
 
-    A run that has lost it goes on with a new one, and a warning in the log.
+    A run that has lost it goes on with a new one, and a warning in the log. A `private` one is refused: the steps since
+    its last checkpoint would be released a second time, with other noise.
     """
     path = folder / SECRETS_FILE
     if not path.exists():
-        if any(folder.glob("checkpoint-*.safetensors")):
+        begun = any(folder.rglob("checkpoint-*.safetensors"))  # also those of stages, in folders of their own
+        if begun and private:
+            raise GossamerError(
+                f"{folder} has checkpoints of a private run and no {SECRETS_FILE}, which decides its noise: going on "
+                "would spend more than the budget. Put the file back, or let all agents begin anew under another run "
+                "name"
+            )
+        if begun:
             _logger.warning(
                 "agent %d has checkpoints and no %s: it makes a new secret. The run goes on with other dropout masks "
                 "and quantisation noise, and cannot be simulated to the same bits; put the file back and start again "

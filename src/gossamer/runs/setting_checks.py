@@ -55,6 +55,13 @@ def check_protection(settings: "Settings") -> None:
     spec = settings.privacy_spec
     if settings.encodes and settings.layers == "mlp" and spec is None:
         raise ValueError("layers = 'mlp' sends no rows, so that an encoder bounds nothing; leave encoder out")
+    if settings.encoder and spec is not None:
+        raise ValueError("privacy has an encoder of its own; leave encoder out")
+    if settings.encodes and settings.agents > 1 and not settings.consensus_every:
+        raise ValueError(
+            "consensus_every = 0 leaves every agent with an encoder of its own, which others cannot read; mix, or "
+            "leave encoder and privacy out"
+        )
     if settings.encodes and settings.initial is not None:
         raise ValueError(
             "initial weights are for networks without an encoder; leave out initial, or encoder and privacy"

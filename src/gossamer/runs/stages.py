@@ -12,6 +12,7 @@ A stage before the graph network's has settings of its own: weights are mixed by
 nothing else is sent.
 """
 
+import math
 from typing import Any
 
 from gossamer.data import DataGraph
@@ -23,6 +24,7 @@ from gossamer.model.layers import Convolution
 from gossamer.runs.budgets import check_budget, find_noise
 from gossamer.runs.settings import Settings
 
+NOISE_DIGITS = 1000
 TEACHER, ENCODER, GRAPH = "teacher", "encoder", "graph"
 STAGES = (TEACHER, ENCODER, GRAPH)
 SCORE_SCALE = 10.0  # by which a private encoder's logarithms of probabilities are divided
@@ -59,7 +61,8 @@ def find_private_settings(settings: Settings) -> Settings:
     if spec is None:
         return settings
     if spec.noise is None:
-        noise = find_noise(spec, settings.encoder_steps, settings.steps)
+        found = find_noise(spec, settings.encoder_steps, settings.steps)
+        noise = math.ceil(found * NOISE_DIGITS) / NOISE_DIGITS  # the same digits wherever it is found
         return settings.model_copy(update={"privacy": str(spec.with_noise(noise))})
     check_budget(spec, settings.encoder_steps, settings.steps)
     return settings

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from gossamer.runs.advice import warn_of_agents_apart
 from gossamer.runs.engine import Engine
 from gossamer.runs.evaluated_steps import evaluation_gap, is_evaluated
 from gossamer.runs.observers import Observer
+from gossamer.runs.presets import NODE_PRIVATE
 from gossamer.runs.records import Record, Reference
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
@@ -161,6 +163,8 @@ def _check_weights(run: Run) -> None:
 
 def baseline_settings(settings: Settings) -> dict[Reference, Settings]:
     """The comparison models, trained the same way: the centralised network, and the same without the graph."""
-    alone = {"agents": 1, "assignment": "bfs", "topology": "complete", "encoder": 0, "privacy": "none"}
+    alone: dict[str, Any] = {"agents": 1, "assignment": "bfs", "topology": "complete", "encoder": 0, "privacy": "none"}
+    if settings.privacy_spec is not None and settings.privacy_spec.level == "node":  # nor its defaults
+        alone |= {name: Settings.model_fields[name].default for name in NODE_PRIVATE}
     plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}
     return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}
