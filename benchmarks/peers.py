@@ -108,7 +108,9 @@ def planned_exchanges(deployment: Deployment, settings: Settings) -> list[dict[i
     """For each exchange of a training step and each receiver, the bytes by sender."""
     with tempfile.TemporaryDirectory() as folder:
         shards = [read_shard(path) for path in write_local_shards(Path(folder), deployment, settings)]
-    steps = [make_schedule(build_share_host(shard.share, settings), settings).topologies[0].mixed for shard in shards]
+    shares = [shard.share for shard in shards]
+    schedules = [make_schedule(build_share_host(share, settings), settings, share) for share in shares]
+    steps = [schedule.topologies[0].mixed for schedule in schedules]
 
     def count_bytes(expected: ExpectedMessages) -> dict[int, int]:
         size = (expected.dtype or settings.torch_dtype).itemsize

@@ -13,8 +13,8 @@ import torch
 
 from gossamer.agents.share import MASKS
 from gossamer.files import wait_for_descriptor, write_atomically
-from gossamer.peers.metrics import MetricsLog, read_metrics_log
-from gossamer.peers.program import PeerEvaluation
+from gossamer.peers.evaluation import PeerEvaluation
+from gossamer.peers.evaluation_log import EvaluationLog, read_evaluation_log
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
 
     writes: tuple[Callable[[], object], ...] = (
         lambda: write_atomically(tmp_path / "whole", b"content"),
-        lambda: MetricsLog(tmp_path / "metrics.jsonl").add(PeerEvaluation(3, dict.fromkeys(MASKS, torch.ones(6)))),
+        lambda: EvaluationLog(tmp_path / "metrics.jsonl").add(PeerEvaluation(3, dict.fromkeys(MASKS, torch.ones(6)))),
     )
     for write in writes:
         timer = threading.Timer(0.1, give_back)
@@ -53,7 +53,7 @@ def test_writing_waits_for_a_descriptor(tmp_path: Path, taken: list[int]) -> Non
         taken.append(os.open(os.devnull, os.O_RDONLY))
     os.close(taken.pop())
     assert (tmp_path / "whole").read_bytes() == b"content"
-    assert [record["step"] for record in read_metrics_log(tmp_path / "metrics.jsonl")] == [3]
+    assert [record["step"] for record in read_evaluation_log(tmp_path / "metrics.jsonl")] == [3]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "whole"]
 
 

@@ -15,7 +15,7 @@ from gossamer.array_types import Floats
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import run_together, start_run
 from gossamer.errors import GossamerError
-from gossamer.peers.metrics import read_metrics_log
+from gossamer.peers.evaluation_log import read_evaluation_log
 from gossamer.peers.process import read_trained_shard, run_folder
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
 from gossamer.peers.shards.shard import read_shard
@@ -141,9 +141,9 @@ def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
             f"{folder} is that of a run with an encoder or a privacy budget, which is audited as a whole: audit the "
             "run directory, or its settings"
         )
-    metrics = state / "metrics.jsonl"
+    metrics = state / "evaluations.jsonl"
     if (state / "done").is_file() and metrics.is_file():  # patience may have ended it early
-        settings = settings.model_copy(update={"steps": read_metrics_log(metrics)[-1]["step"], "patience": 0})
+        settings = settings.model_copy(update={"steps": read_evaluation_log(metrics)[-1]["step"], "patience": 0})
     deployment, fields = deploy_share(shard.share, settings)
     found, seen = audit_deployment(deployment, settings, [own.agent], know_own_row(settings), fields)
     found.judged = False

@@ -125,6 +125,13 @@ ROW_CODEC_NAMES = Choices(
 BOUNDARY_BITS = Choices({0: "as they are", 16: "", 8: "stochastic rounding, which keeps the mean"})
 PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"}, "gossamer.runs.presets", "PRESETS")
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
+MEASURE_NAMES = Choices(
+    {
+        "auto": "at every evaluation if consensus is neither compressed nor masked",
+        "all": "at every evaluation",
+        "end": "at the end",
+    }
+)
 SCORE_NAMES = Choices(
     {
         "auto": "accuracy of classes, the loss of labels, mse of real values",

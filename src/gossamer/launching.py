@@ -12,7 +12,7 @@ from gossamer.agents.measures import disagreement
 from gossamer.api import Display, Result, finish
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
-from gossamer.peers.metrics import read_metrics_log, score_agents
+from gossamer.peers.evaluation_log import read_evaluation_log, score_agents
 from gossamer.peers.process import run_folder
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.staged_work import HANDED_FILE
@@ -54,7 +54,7 @@ def gather(
         run = replace(_follow_encoder(run, folders), seconds=run.seconds)
         directory.save_start(folder, run)
     parts = []
-    step = read_metrics_log(folders[0] / "metrics.jsonl")[-1]["step"]
+    step = read_evaluation_log(folders[0] / "evaluations.jsonl")[-1]["step"]
     like = pack_state(run.host.params, run.host.state)
     expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in like.items()}
     for path in folders:
@@ -91,7 +91,7 @@ def _read_history(run: Run, folders: list[Path]) -> list[Record]:
     """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
     step and of the weights that are kept."""
     task, width = run.host.task, run.deployment.graph.num_outputs
-    tables = [read_metrics_log(path / "metrics.jsonl") for path in folders]
+    tables = [read_evaluation_log(path / "evaluations.jsonl") for path in folders]
     history: list[Record] = []
     for records in zip(*tables, strict=True):
         found = score_agents(records, task, width, run.target_scale)

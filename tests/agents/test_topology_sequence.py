@@ -113,7 +113,7 @@ def test_peers_train_over_links_that_change(tmp_path: Path, every: int) -> None:
     for k, folder in enumerate(folders):
         share = read_shard(folder).share
         assert_same(share, replace(make_share(whole, [k]), tree=tree[k]))
-        assert len(make_schedule(build_share_host(share, chosen), chosen).topologies) == LENGTH
+        assert len(make_schedule(build_share_host(share, chosen), chosen, share).topologies) == LENGTH
     assert in_threads(folders, PeerOptions(give_up=20), run=over(Hub())) == []
     for k, folder in enumerate(folders):
         found = weights(folder)

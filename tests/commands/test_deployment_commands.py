@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from gossamer.cli import app
 from gossamer.data.tasks import Task
+from gossamer.peers.evaluation_log import score_agents
 from gossamer.peers.local_processes import find_free_ports
-from gossamer.peers.metrics import score_agents
 from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport

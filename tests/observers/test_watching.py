@@ -21,7 +21,7 @@ from gossamer.observers import (
     make_tensorboard_observer,
 )
 from gossamer.observers.plain_lines import make_report_writer
-from gossamer.peers.metrics import score_agents
+from gossamer.peers.evaluation_log import score_agents
 
 OPTIONS: dict[str, Any] = {
     "agents": 4, "hidden": 5, "topology": "complete", "steps": 7, "evaluate_every": 3, "baselines": False,

@@ -29,6 +29,8 @@ class Kill(StrEnum):
     CONSENSUS_UNSENT = "before it sends its weights"
     CONSENSUS_SENT = "after it sent its weights"
     EVALUATION = "while it sends rows for an evaluation"
+    MEASURES = "while all sum scores and measures"
+    CLOSING = "while the run ends"
     RECEIVING = "before it takes rows or weights in"
     SENDING_AGAIN = "while it sends again"
     CHECKPOINT_UNWRITTEN = "before a checkpoint is written"

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox
 from gossamer.agents.exchange import join_parts
+from gossamer.agents.selection import restore_best
 from gossamer.model import Params
-from gossamer.peers.program import PeerEvaluation, train_from
+from gossamer.peers.evaluation import NetworkEvaluation, PeerEvaluation
+from gossamer.peers.program import Checkpoints, closing_step, label_exchanges, train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange, Program
 
 
@@ -43,6 +45,9 @@ class _Recorder:
     def save(self, step: int, params: Params, state: Params) -> None:
         self.saved.append((step, copied(params), copied(state)))
 
+    def add(self, found: PeerEvaluation) -> None:
+        self.records.append(found)
+
     def stage(self, run: Generator[PlannedExchange, Inbox, object], inbox: Inbox | None) -> Stage:
         self.saved, self.records = [], []
         try:
@@ -55,6 +60,20 @@ class _Recorder:
         return Stage(self.saved, self.records, PlannedExchange(plan, step, copy))
 
 
+def train_and_close(
+    host: Any,
+    settings: Any,
+    disk: Checkpoints,
+    step: int,
+    record: Callable[[PeerEvaluation], None],
+    evaluation: NetworkEvaluation,
+) -> Program:
+    """The program of a peer, without what it writes at the end."""
+    last = yield from train_from(host, settings, disk, step, record, evaluation)
+    moment = closing_step(settings)
+    yield from label_exchanges("closing", moment, evaluation.close(restore_best(last), moment))
+
+
 def memoise_program(
     memory: dict[bytes, Stage],
     host: Any,
@@ -62,8 +81,9 @@ def memoise_program(
     disk: FakeDisk,
     step: int,
     record: Callable[[PeerEvaluation], None],
+    evaluation: NetworkEvaluation,
 ) -> Program:
-    """`begin`, with what `memory` holds of earlier runs."""
+    """`train_and_close`, with what `memory` holds of earlier runs."""
     params, state = disk.load(step)
     name = b"%d %d " % (host.agents[0], step) + _bits(params) + _bits(state)
     given: list[Inbox] = []
@@ -73,7 +93,7 @@ def memoise_program(
         stage = stages.get(name)
         if stage is None:
             if run is None:
-                run = train_from(host, settings, recorder, step, lambda found: recorder.records.append(found))
+                run = train_and_close(host, settings, recorder, step, recorder.add, evaluation)
                 for inbox in [None, *given][: len(given)]:
                     recorder.stage(run, inbox)
             stage = stages[name] = recorder.stage(run, given[-1] if given else None)

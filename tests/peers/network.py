@@ -17,10 +17,9 @@ import torch
 from peers.disks import DamagedDisk, FakeDisk, Kill, Killed, copied
 from peers.frames import is_frame
 from peers.memberships import make_membership
-from peers.memo import Stage, memoise_program
+from peers.memo import Stage, memoise_program, train_and_close
 from peers.problems import M, Problem
 
-from gossamer.peers.program import train_from
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.resending import RESEND_INTERVAL
@@ -43,6 +42,11 @@ SENDING = {
     ("train", "backward"): (Kill.BACKWARD, Kill.BACKWARD),
     ("train", "consensus"): (Kill.CONSENSUS_UNSENT, Kill.CONSENSUS_SENT),
     ("full", "forward"): (Kill.EVALUATION, Kill.EVALUATION),
+    ("full", "scores"): (Kill.MEASURES, Kill.MEASURES),
+    ("full", "measures"): (Kill.MEASURES, Kill.MEASURES),
+    ("closing", "forward"): (Kill.CLOSING, Kill.CLOSING),
+    ("closing", "measures"): (Kill.CLOSING, Kill.CLOSING),
+    ("closing", "scores"): (Kill.CLOSING, Kill.CLOSING),
 }
 
 
@@ -223,19 +227,21 @@ class Network:
         held = max(len(member.exchanges.inbox), member.exchanges.resend_buffer.largest)
         self.most_held = max(self.most_held, held)
         agent = member.membership.agent
+        closing = len(self.problem.schedules[agent].closing)
         (schedule,) = self.problem.schedules[agent].topologies
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
-        assert held <= (member.config.max_step_gap + 1) * in_a_step, f"agent {agent} holds {held} messages"
+        assert held <= (member.config.max_step_gap + 1) * in_a_step + closing, f"agent {agent} holds {held} messages"
 
     def _program(self, k: int, step: int) -> Any:
         """The training run; who reads its exchanges learns which messages come next."""
-        start = train_from if self.memory is None else partial(memoise_program, self.memory)
+        start = train_and_close if self.memory is None else partial(memoise_program, self.memory)
         exchanges: Any = start(
             self.problem.hosts[k],
             self.settings,
             self.disks[k],
             step,
             lambda found: self.records[k].update({found.step: found.own}),
+            self.problem.evaluations[k],
         )
         inbox = None
         while True:

@@ -1,6 +1,6 @@
 """The small problem of the tests of peers: four agents, the last of which has neither a vertex nor a label."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from gossamer.agents import Host, training_step
+from gossamer.agents.sums import plan_tree
 from gossamer.data import make_graph
 from gossamer.engines.simulation import run_together
+from gossamer.peers.evaluation import NetworkEvaluation, make_evaluation
 from gossamer.peers.program import MessageSchedule, make_schedule
-from gossamer.runs.deployment import make_deployment
-from gossamer.runs.hosts import build_host
+from gossamer.runs.deployment import Deployment, make_deployment
+from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.settings import Settings, make_settings
 
 M, STEPS = 4, 7
@@ -27,6 +29,7 @@ class Problem:
     hosts: dict[int, Host]
     links: np.ndarray
     schedules: dict[int, MessageSchedule]
+    evaluations: dict[int, NetworkEvaluation]
     expected: list[Weights]  # every agent's, of the undisturbed run
 
 
@@ -56,11 +59,19 @@ def _problem(changes: tuple[tuple[str, Any], ...]) -> Problem:
         test=~train,
     )
     deployment = make_deployment(graph, settings, assignment=owner)
-    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
-    links = deployment.links & ~np.eye(M, dtype=bool)
-    schedules = {k: make_schedule(host, settings) for k, host in hosts.items()}
     expected = _undisturbed([build_host(deployment, settings, [k]) for k in range(M)], settings.steps)
-    return Problem(settings, hosts, links, schedules, expected)
+    return make_problem(deployment, settings, expected)
+
+
+def make_problem(deployment: Deployment, settings: Settings, expected: list[Weights]) -> Problem:
+    links = deployment.links & ~np.eye(M, dtype=bool)
+    tree = plan_tree(links)
+    assert tree is not None
+    shares = {k: replace(cut_share(deployment, settings, [k]), tree=tree[k]) for k in range(M)}
+    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
+    schedules = {k: make_schedule(host, settings, shares[k]) for k, host in hosts.items()}
+    evaluations = {k: make_evaluation(host, settings, shares[k]) for k, host in hosts.items()}
+    return Problem(settings, hosts, links, schedules, evaluations, expected)
 
 
 def _undisturbed(hosts: list[Host], steps: int) -> list[Weights]:

@@ -8,7 +8,7 @@ import pytest
 from peers.memberships import make_membership
 
 from gossamer.peers import process as peer
-from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.refusals import RefusalLog
 
 
@@ -74,7 +74,7 @@ def test_own_arithmetic_is_not_the_others_silence(
     monkeypatch.setattr(peer, "time", clock)
     member: Any = Finished(clock)
     transport: Any = Talker(clock, speaks)
-    metrics, refusals = MetricsLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
+    metrics, refusals = EvaluationLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
 
     def drive() -> None:
         peer._drive(member, transport, metrics, refusals, peer.PeerOptions(), 0)

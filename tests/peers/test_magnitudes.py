@@ -11,7 +11,7 @@ import torch
 from peers.byzantine import ByzantineAgent
 from peers.disks import FakeDisk
 from peers.network import RUN, Faults, Network
-from peers.problems import M, Problem, problem
+from peers.problems import M, Problem, make_problem, problem
 from peers.schedules import check
 
 from gossamer.agents import Outbox, Phase
@@ -19,7 +19,7 @@ from gossamer.agents.quantisation import Quantiser
 from gossamer.data import make_graph
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.peers.checkpoints import CheckpointStore
-from gossamer.peers.program import make_schedule, train_from
+from gossamer.peers.program import train_from
 from gossamer.peers.protocol.magnitudes import (
     GROWTH_FLOOR,
     GROWTH_LIMIT,
@@ -29,7 +29,6 @@ from gossamer.peers.protocol.magnitudes import (
 )
 from gossamer.peers.protocol.wire import Frame, RefusedError, encode
 from gossamer.runs.deployment import make_deployment
-from gossamer.runs.hosts import build_host
 from gossamer.runs.settings import make_settings
 
 CONSENSUS = Outbox(Phase.CONSENSUS, 0, {}, {})
@@ -71,9 +70,7 @@ def regression(scale: float, **changes: Any) -> Problem:
          "checkpoint_every": 5, "evaluate_every": 10, **changes}
     )  # fmt: skip
     deployment = make_deployment(graph, settings, assignment=owner)
-    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
-    links = deployment.links & ~np.eye(M, dtype=bool)
-    return Problem(settings, hosts, links, {k: make_schedule(host, settings) for k, host in hosts.items()}, [])
+    return make_problem(deployment, settings, [])
 
 
 @pytest.mark.parametrize(("scale", "every"), [(1.0, 1), (1e4, 1), (1e7, 1), (1e7, 5)])
@@ -221,7 +218,7 @@ def test_what_has_diverged_is_not_kept(tmp_path: Path) -> None:
     host, settings = problem().hosts[0], problem().settings
     far = FakeDisk(3, ({name: 1e13 * part for name, part in host.params.items()}, host.state), lambda where: None)
     with pytest.raises(DivergedError, match=r"weights beyond 1e\+12"):
-        next(train_from(host, settings, far, 2, lambda found: None))
+        next(train_from(host, settings, far, 2, lambda found: None, problem().evaluations[0]))
     assert not far.checkpoints
     disk = CheckpointStore(tmp_path, 3, {"w": torch.zeros(2)}, {})
     for step in (0, 5, 10):

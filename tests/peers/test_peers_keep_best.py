@@ -12,6 +12,7 @@ from peers.harness import deployed, in_threads, over, state_folder
 from peers.memory import Hub
 from peers.processes import Agents, wait_until
 
+from gossamer.agents.measures import mean_params
 from gossamer.engines.simulation import Simulation
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.runs.deployment import Deployment
@@ -29,17 +30,20 @@ def simulated(deployment: Deployment, settings: Settings) -> Run:
 
 
 def check(folders: list[Path], expected: Run) -> None:
-    best = expected.history[-1]["best_step"]
+    best, mean = expected.history[-1]["best_step"], mean_params(expected.kept.params)
     for k, folder in enumerate(folders):
-        kept = read_tensors(folder / "weights.safetensors")
+        kept, means = (read_tensors(folder / f"{name}.safetensors") for name in ("weights", "mean"))
         for name, part in expected.kept.params.items():
             torch.testing.assert_close(kept[name][0], part[k], rtol=0, atol=1e-10)
+            torch.testing.assert_close(means[name][0], mean[name][0], rtol=0, atol=1e-10)
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         by_step = {line["step"]: line for line in lines}
         assert max(by_step) == expected.host.step
         assert by_step[max(by_step)]["best_step"] == best
         for record in expected.history:
-            whole = by_step[record["step"]]["network"]
+            whole = by_step[record["step"]]
+            assert whole["disagreement"] == pytest.approx(record["disagreement"], rel=1e-8, abs=1e-12)
+            assert whole["stationarity"] == pytest.approx(record["stationarity"], rel=1e-6, abs=1e-14)
             for mask in ("train", "validation", "test"):
                 scores = record[mask]
                 assert whole[mask]["accuracy"] == scores["accuracy"]

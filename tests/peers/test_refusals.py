@@ -17,12 +17,12 @@ import zmq
 
 from gossamer.errors import GossamerError
 from gossamer.peers import refusals as log
+from gossamer.peers.evaluation import PeerEvaluation
+from gossamer.peers.evaluation_log import EvaluationLog, read_evaluation_log
 from gossamer.peers.local_processes import find_free_ports
-from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_HANDSHAKE_BYTES
 from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets, make_curve_keys
-from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.refusals import RefusalLog
 
 LARGEST = 10_000
@@ -59,13 +59,13 @@ def test_a_log_that_is_full_makes_room(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    records = MetricsLog(path)
+    records = EvaluationLog(path)
     for step in (0, 10, 20):
         records.add(PeerEvaluation(step, _sums(step)))
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])  # a crash in the middle of a line
-    assert [record["step"] for record in read_metrics_log(path)] == [0, 10]
-    again = MetricsLog(path)
+    assert [record["step"] for record in read_evaluation_log(path)] == [0, 10]
+    again = EvaluationLog(path)
     assert again.last == {
         "step": 10,
         **{name: [10.0, 1.0, 2.0, 0.5, 0.0, 1.0] for name in ("train", "validation", "test")},
@@ -73,13 +73,13 @@ def test_records_are_appended_and_a_torn_line_is_none(tmp_path: Path) -> None:
     again.add(PeerEvaluation(10, _sums(10)))  # back at step 10
     again.add(PeerEvaluation(20, _sums(20)))
     assert path.read_bytes().startswith(whole[: whole.rindex(b"{")])  # nothing is written anew
-    assert [record["step"] for record in read_metrics_log(path)] == [0, 10, 20]
+    assert [record["step"] for record in read_evaluation_log(path)] == [0, 10, 20]
     path.write_text('{"step": 0, "train": [1, 2, 3], "validation": [1, 2, 3], "test": [1, 2, 3]}\n')
     with pytest.raises(GossamerError, match=r"train: .* at least 6 items .*finish the run with the version that wrote"):
-        read_metrics_log(path)  # of an older version
+        read_evaluation_log(path)  # of an older version
     path.write_bytes(b"[]\n" + whole)
     with pytest.raises(GossamerError, match=r"metrics\.jsonl, line 1 should hold an object, found .*; remove"):
-        read_metrics_log(path)
+        read_evaluation_log(path)
 
 
 def _sums(step: int) -> dict[str, torch.Tensor]:

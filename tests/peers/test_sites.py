@@ -15,8 +15,8 @@ from peers.processes import Agents, wait_until
 from scipy import sparse
 
 from gossamer.errors import GossamerError
+from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.local_processes import find_free_ports
-from gossamer.peers.metrics import MetricsLog
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.keys import make_agent_keys, write_secret
 from gossamer.peers.network.sockets import make_curve_keys
@@ -245,7 +245,7 @@ def test_a_plan_of_other_data_is_not_trained_on(tmp_path: Path) -> None:
     shard = read_site_shard(folders[0])
     moved = replace(shard, membership=replace(shard.membership, contact=Contact("127.0.0.1:1", None)))
     write_site_shard(folders[0], moved)
-    SiteWork(moved, folders[0] / f"run-{RUN}", MetricsLog(tmp_path / "metrics.jsonl"))  # addresses may change
+    SiteWork(moved, folders[0] / f"run-{RUN}", EvaluationLog(tmp_path / "metrics.jsonl"))  # addresses may change
     for changed in (
         replace(shard, data=replace(shard.data, features=2 * shard.data.features)),
         replace(shard, settings=shard.settings.model_copy(update={"steps": 3})),
@@ -260,11 +260,11 @@ def test_who_plans_anew_comes_back_without_its_old_plan(tmp_path: Path) -> None:
     folders = shards_of(write_sites(tmp_path, *deployed(steps=2)), tmp_path / "shards")
     assert in_threads(folders, run=over(Hub())) == []
     shard, kept = read_site_shard(folders[0]), folders[0] / f"run-{RUN}"
-    work = SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl"))
+    work = SiteWork(shard, kept, EvaluationLog(tmp_path / "metrics.jsonl"))
     assert work.store.steps() == [0, 1, 3]
     next(work.program(0, b""))
     assert work.store.steps() == [0]
-    assert SiteWork(shard, kept, MetricsLog(tmp_path / "metrics.jsonl")).store.steps() == [0]
+    assert SiteWork(shard, kept, EvaluationLog(tmp_path / "metrics.jsonl")).store.steps() == [0]
 
 
 def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.experiments.reproduction import Cache
 from gossamer.peers.checkpoints import CheckpointStore
+from gossamer.peers.evaluation import PeerEvaluation
+from gossamer.peers.evaluation_log import EvaluationLog, read_evaluation_log
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.peers.metrics import MetricsLog, read_metrics_log
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.program import PeerEvaluation
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, write_site_shard
 from gossamer.runs import directory
@@ -219,11 +219,11 @@ def test_what_a_resumed_run_reads(run_folder: tuple[Path, DataGraph]) -> None:
 
 def test_what_a_peer_keeps(tmp_path: Path) -> None:
     folder = tmp_path
-    records = MetricsLog(folder / "metrics.jsonl")
+    records = EvaluationLog(folder / "metrics.jsonl")
     for step in (0, 5):
         sums = {name: torch.tensor([1.0, float("nan"), 2.0, 0.0, 0.5, 1.0]) for name in ("train", "validation", "test")}
         records.add(PeerEvaluation(step, sums))
-    reader = Reader(lambda: read_metrics_log(folder / "metrics.jsonl"), str(folder))
+    reader = Reader(lambda: read_evaluation_log(folder / "metrics.jsonl"), str(folder))
     reader.over_json(folder / "metrics.jsonl")
     reader.over_bytes(folder / "metrics.jsonl", 200)
     params, state = {"w": torch.ones(1, 3, 2)}, {"v": torch.zeros(1, 3, 2)}

@@ -33,6 +33,7 @@ The code is organised as follows:
     ranking          area under the ROC curve and average precision, exact or from histograms
     selection        the weights of the best validation score
     sums             sums over all agents, along a spanning tree
+    network_measures the mean of all agents' weights, their disagreement and g^t, by such sums
 """
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase

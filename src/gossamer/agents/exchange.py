@@ -19,13 +19,15 @@ def join_parts(message: Message) -> Tensor:
 
 
 class Phase(StrEnum):
-    """The three exchanges of Fig. 1, those before them of sites that plan together, and sums of scores."""
+    """The three exchanges of Fig. 1, those before them of sites that plan together, and sums over all agents: of
+    scores, and of what the whole network is measured by (network_measures.py)."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
     CONSENSUS = "consensus"
     PLANNING = "planning"
     SCORES = "scores"
+    MEASURES = "measures"
 
 
 @dataclass(frozen=True)

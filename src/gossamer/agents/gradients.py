@@ -27,15 +27,16 @@ class Segment:
 
 
 def loss_gradient(
-    host: Host, on: Pass | None = None, dropout: bool = True
+    host: Host, on: Pass | None = None, dropout: bool = True, first: int = 0
 ) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
     """The hosted part of L, and every hosted agent's gradient of L with respect to its own weights.
 
-    L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks.
+    L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks,
+    numbered from `first` on: row codecs draw other random numbers for other parts.
     """
     total: Tensor | None = None
     gradient: Params = {}
-    for number, part in enumerate(split_chunks(host, host.train_pass if on is None else on)):
+    for number, part in enumerate(split_chunks(host, host.train_pass if on is None else on), first):
         outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout, number=number)
         with torch.enable_grad():
             loss = labelled_loss(host, part, outputs)

@@ -13,7 +13,8 @@ from gossamer.agents.host import Host
 from gossamer.agents.scores import ScoreSums, score_sums
 from gossamer.model import Params
 
-EVALUATION = 1 << 20  # first number of an evaluation's parts, so that a codec draws other numbers than in training
+# First numbers of the parts of an evaluation, and of the gradient of g^t: codecs draw other numbers than in training
+EVALUATION, MEASURED = 1 << 20, 1 << 21
 MAGNITUDE_LIMIT = 1e12  # of every weight: in float32 the sum of a million squares is finite
 
 

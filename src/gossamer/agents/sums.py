@@ -36,28 +36,41 @@ class TreeNode:
 def sum_over_tree(
     node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add
 ) -> Generator[Outbox, Inbox, Tensor]:
-    """The sum of all agents' vectors of float64, by 2 * height exchanges, the first with this index.
+    """The sum of all agents' vectors, by 2 * height exchanges, the first with this index.
 
     Another `merge` than the sum must not depend on the order of its parts but for rounding.
     """
-    total, k = vector.double(), node.agent
-    shape = tuple(total.shape)
+    total = yield from sum_to_root(node, vector, phase, index, merge)
+    return (yield from spread_from_root(node, total, phase, index + node.height))
+
+
+def sum_to_root(
+    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add
+) -> Generator[Outbox, Inbox, Tensor]:
+    """The sum of the vectors of an agent's subtree, at the root that of all, by `height` exchanges."""
+    total, k, shape = vector, node.agent, tuple(vector.shape)
     for level in reversed(range(node.height)):  # of the receivers
         sends, receives = node.depth == level + 1, node.depth == level
         messages = {Link(k, node.parent): total} if sends else {}
         expected = {Link(z, k): shape for z in node.children} if receives else {}
-        inbox = yield Outbox(phase, index, messages, expected, torch.float64)
+        inbox = yield Outbox(phase, index, messages, expected, vector.dtype)
         for link in expected:
             total = merge(total, inbox[link])
         index += 1
+    return total
+
+
+def spread_from_root(node: TreeNode, vector: Tensor, phase: Phase, index: int = 0) -> Generator[Outbox, Inbox, Tensor]:
+    """The root's vector at every agent, by `height` exchanges; others give one of the same shape."""
+    k, shape = node.agent, tuple(vector.shape)
     for level in range(node.height):  # of the senders
         sends, receives = node.depth == level, node.depth == level + 1
-        messages = {Link(k, z): total for z in node.children} if sends else {}
+        messages = {Link(k, z): vector for z in node.children} if sends else {}
         expected = {Link(node.parent, k): shape} if receives else {}
-        inbox = yield Outbox(phase, index, messages, expected, torch.float64)
-        total = inbox[Link(node.parent, k)] if receives else total
+        inbox = yield Outbox(phase, index, messages, expected, vector.dtype)
+        vector = inbox[Link(node.parent, k)] if receives else vector
         index += 1
-    return total
+    return vector
 
 
 def choose_root(eccentricities: Floats | Ints) -> int:

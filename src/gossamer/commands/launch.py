@@ -75,8 +75,8 @@ def launch(
 def _launch(state: "Run", graph: "DataGraph", folder: Path, record: bool) -> "Result":
     from gossamer import launching
     from gossamer.observers.plain_lines import make_report_writer
+    from gossamer.peers.evaluation_log import score_agents
     from gossamer.peers.local_processes import LocalProcesses, write_local_shards
-    from gossamer.peers.metrics import score_agents
     from gossamer.peers.staged_work import count_protocol_steps
     from gossamer.report import agent_tables
     from gossamer.runs import directory

@@ -111,6 +111,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.report import agent_tables
     from gossamer.runs import new_folders
     from gossamer.runs.deployment import make_deployment
+    from gossamer.runs.run import fingerprint_data
     from gossamer.runs.stages import fit_settings
 
     contacts, members, made = read_hosts(hosts, settings.agents)
@@ -119,7 +120,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     new_folders.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
-    shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members)
+    shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members, fingerprint_data(graph))
     for one in shards:
         folder = out / f"agent-{one.membership.agent}"
         write_shard(folder, one)

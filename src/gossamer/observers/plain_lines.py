@@ -10,7 +10,7 @@ from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
     from gossamer.agents.scores import Scores
-    from gossamer.peers.metrics import AgentMetrics
+    from gossamer.peers.evaluation_log import AgentMetrics
 
 WriteLine = Callable[[str], object]
 

@@ -7,11 +7,13 @@ The code is organised as follows:
     staged_work       the same in two stages: an encoder, then the graph network
     site_work         planning at a site, whose share no one has cut, then training
     program           a training run as one generator of exchanges, and its schedule
+    evaluation        evaluations of the whole network, and the end of a run
+    results           the run directory that an agent leaves behind
     sender_lists      signed lists of who sends to whom in masked consensus, between sites
     sessions          log of the sessions whose pads an agent has drawn
     recorder          messages that an agent receives, kept for an audit
     checkpoints       epoch and checkpoints on disk
-    metrics           an agent's evaluations on disk
+    evaluation_log    evaluations of an agent, on disk while it trains
     refusals          log of refused messages
     local_processes   every agent as a process on this machine
     scheduling        batch scheduling of peers that share a machine

@@ -30,9 +30,14 @@ from gossamer.runs.settings import Settings
 
 
 def write_local_shards(
-    folder: Path, deployment: Deployment, settings: Settings, secrets: Secrets | None = None
+    folder: Path,
+    deployment: Deployment,
+    settings: Settings,
+    secrets: Secrets | None = None,
+    fingerprint: str = "",
 ) -> list[Path]:
-    """Write shards with new keys, for agents on free ports of this machine; each with its own one of the `secrets`."""
+    """Write shards with new keys, for agents on free ports of this machine; each with its own one of the `secrets`. The
+    fingerprint is that of the data."""
     m = deployment.num_agents
     keys = [make_curve_keys() for _ in range(m)]
     contacts = [
@@ -40,7 +45,7 @@ def write_local_shards(
     ]
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut_shards(deployment, settings, token_hex(8), contacts, verify_keys):
+    for shard in cut_shards(deployment, settings, token_hex(8), contacts, verify_keys, fingerprint):
         own = folder / f"agent-{shard.membership.agent}"
         write_shard(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])

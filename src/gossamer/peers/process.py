@@ -20,7 +20,7 @@ import torch
 from gossamer.errors import GossamerError, naming
 from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
-from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.network.keys import read_key
 from gossamer.peers.network.sockets import OnRefused, Sockets, derive_public_key
 from gossamer.peers.network.transport import Transport
@@ -102,12 +102,12 @@ def _train(
 ) -> None:
     agent = shard.membership.agent
     remove_unfinished(folder)
-    metrics, refusals = MetricsLog(folder / "metrics.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
+    log, refusals = EvaluationLog(folder / "evaluations.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
     work: Work
     if isinstance(shard, Shard):
-        work = make_work(shard, folder, metrics, signatures, options.record)
+        work = make_work(shard, folder, log, signatures, options.record)
     else:
-        work = SiteWork(shard, folder, metrics, signatures, options.record)
+        work = SiteWork(shard, folder, log, signatures, options.record)
     config = ProtocolConfig(
         shard.membership,
         shard.settings.torch_dtype,
@@ -138,7 +138,7 @@ def _train(
             time.monotonic(),
             lambda sender, refused: refusals.add(sender, refused.reason, refused.detail),
         )
-        _drive(member, transport, metrics, refusals, options, work.first)
+        _drive(member, transport, log, refusals, options, work.first)
     finally:
         transport.close()
 
@@ -175,7 +175,7 @@ def read_secret(folder: Path, membership: Membership) -> str:
 
 
 def _drive(
-    member: Member, transport: Transport, metrics: MetricsLog, refusals: RefusalLog, options: PeerOptions, first: int
+    member: Member, transport: Transport, log: EvaluationLog, refusals: RefusalLog, options: PeerOptions, first: int
 ) -> None:
     """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it."""
     gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
@@ -190,7 +190,7 @@ def _drive(
             continue  # messages may have come during this agent's own arithmetic: read them before anyone is given up
         leaving = member.may_leave(now)
         if now >= reported + options.report_every or leaving:
-            report = make_report(member, transport, metrics, refusals, now, first)
+            report = make_report(member, transport, log, refusals, now, first)
             progress.add(report, now)
             options.on_report(report)
             reported = now

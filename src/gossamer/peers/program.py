@@ -7,16 +7,12 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
-from gossamer.agents.exchange import Phase
-from gossamer.agents.measures import evaluate
 from gossamer.agents.rules import StateDict
-from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, choose_score, compute_scores
 from gossamer.agents.selection import find_best_step, has_waited, keep_if_best
-from gossamer.agents.share import MASKS, Share
-from gossamer.agents.sums import sum_over_tree
-from gossamer.errors import GossamerError
+from gossamer.agents.share import Share
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
+from gossamer.peers.evaluation import NetworkEvaluation, PeerEvaluation, make_evaluation
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange
 from gossamer.peers.protocol.magnitudes import check_checkpoint
 from gossamer.peers.protocol.wire import Position
@@ -33,31 +29,20 @@ class Checkpoints(Protocol):
     def load(self, step: int) -> tuple[Params, StateDict]: ...
 
 
-@dataclass(frozen=True)
-class PeerEvaluation:
-    """An evaluation of one agent's vertices and, where all agents select the same weights, of all agents'."""
-
-    step: int
-    own: ScoreSums
-    whole: Scores | None = None
-    best_step: int | None = None  # of the best validation score so far
-
-
 def train_from(
     host: Host,
     settings: Settings,
     checkpoints: Checkpoints,
     step: int,
     on_record: Callable[[PeerEvaluation], None],
-    share: Share | None = None,
+    evaluation: NetworkEvaluation,
     on_step: Callable[[Host, bool], None] = lambda host, saves: None,
 ) -> Generator[PlannedExchange, Inbox, Host]:
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order. Returns the host as
-    its last checkpoint has it. `share` is needed where all agents select the same weights. `on_step` is called before
-    each step, and is told whether a checkpoint follows."""
+    its last checkpoint has it. `on_step` is called before each step, and is told whether a checkpoint follows."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
-    score = _choose_score(host, settings)
+    score = evaluation.score
     while True:
         t, last = host.step, host.step >= settings.steps
         saves = t % settings.checkpoint_every == 0 or last
@@ -65,12 +50,12 @@ def train_from(
         if saves:
             _save(checkpoints, host)
         if is_evaluated(settings, t):
-            own, whole = yield from label_exchanges("full", t, _evaluate_together(host, score, share))
-            if whole is not None:
-                validation = whole["validation"]
+            found = yield from label_exchanges("full", t, evaluation.evaluate(host))
+            if found.whole is not None:
+                validation = found.whole["validation"]
                 keep_if_best(host, score.signed(validation[score.key(binned=True)]), validation["loss"])
                 last = last or has_waited(host, settings.patience)
-            on_record(PeerEvaluation(t, own, whole, find_best_step(host)))
+            on_record(replace(found, best_step=find_best_step(host)))
         if last:
             if host.training.keep_best:  # with the outcome of the last evaluation
                 _save(checkpoints, host)
@@ -81,26 +66,6 @@ def train_from(
 def _save(checkpoints: Checkpoints, host: Host) -> None:
     check_checkpoint(host.params.values(), host.state.values())  # a restart would restore a diverged state
     checkpoints.save(host.step, host.params, host.state)
-
-
-def _evaluate_together(
-    host: Host, score: ScoreKind, share: Share | None
-) -> Generator[Outbox, Inbox, tuple[ScoreSums, Scores | None]]:
-    """The sums of this agent's scores and, if the best weights are kept, the scores of all agents' sums."""
-    _, own = yield from evaluate(host, score.needs_ranking)
-    if not host.training.keep_best:
-        return own, None
-    if share is None or share.tree is None:
-        raise GossamerError("agents that keep the best weights need a spanning tree: cut the shards again")
-    total = yield from sum_over_tree(share.tree, torch.cat([own[name] for name in MASKS]), Phase.SCORES)
-    whole = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
-    task, width = host.task, host.network.layers[-1].outputs
-    scale = None if share.transform is None else share.transform.find_target_scale()
-    return own, compute_scores([whole], task, width, scale)
-
-
-def _choose_score(host: Host, settings: Settings) -> ScoreKind:
-    return choose_score(settings.score, host.task)
 
 
 def label_exchanges(
@@ -133,9 +98,12 @@ class MessageSchedule:
 
     settings: Settings
     topologies: tuple[TopologyMessages, ...]  # of steps 0, 1, ...; after the last comes the first again
+    closing: tuple[ExpectedMessages, ...] = ()  # after the last step, of the run's last stage
 
     def __call__(self, position: Position) -> ExpectedMessages | None:
         step, number = position
+        if step == closing_step(self.settings):
+            return self.closing[number] if number < len(self.closing) else None
         if step > self.settings.steps:
             return None
         expected = self.topologies[step % len(self.topologies)]
@@ -148,6 +116,7 @@ class MessageSchedule:
     def largest(self) -> int:
         """Bytes of the largest message that may arrive."""
         exchanges = [each for one in self.topologies for each in (*one.full, *one.plain, *one.mixed)]
+        exchanges += self.closing
         sizes = [
             torch.Size(shape).numel() * (expected.dtype or self.settings.torch_dtype).itemsize
             for expected in exchanges
@@ -156,9 +125,15 @@ class MessageSchedule:
         return max(sizes, default=0)
 
 
-def make_schedule(host: Host, settings: Settings, share: Share | None = None) -> MessageSchedule:
-    """The schedule of a run, read off its generators by running them with zeros for messages."""
-    length, score = len(host.topologies), _choose_score(host, settings)
+def closing_step(settings: Settings) -> int:
+    """The step of the protocol in which a run ends, whichever step patience made the last."""
+    return settings.steps + 1
+
+
+def make_schedule(host: Host, settings: Settings, share: Share, closes: bool = True) -> MessageSchedule:
+    """The schedule of a run, read off its generators by running them with zeros for messages; only the last stage of a
+    run `closes`."""
+    length, evaluation = len(host.topologies), make_evaluation(host, settings, share)
 
     def expect(number: int) -> TopologyMessages:
         """Look at the first step of each kind with this topology, if there is one."""
@@ -168,11 +143,13 @@ def make_schedule(host: Host, settings: Settings, share: Share | None = None) ->
             mixed: list_expected("train", training_step(_copy_at(host, step)), host.torch_dtype)
             for mixed, step in kinds.items()
         }
-        evaluation = _evaluate_together(_copy_at(host, number), score, share)
-        full = list_expected("full", evaluation, host.torch_dtype)
+        full = list_expected("full", evaluation.evaluate(_copy_at(host, number)), host.torch_dtype)
         return TopologyMessages(full, found.get(False, ()), found.get(True, ()))
 
-    return MessageSchedule(settings, tuple(map(expect, range(length))))
+    closing: tuple[ExpectedMessages, ...] = ()
+    if closes:
+        closing = list_expected("closing", evaluation.close(_copy_at(host, 0), 0), host.torch_dtype)
+    return MessageSchedule(settings, tuple(map(expect, range(length))), closing)
 
 
 def _copy_at(host: Host, step: int) -> Host:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TypedDict
 
-from gossamer.peers.metrics import AgentMetrics, MetricsLog
+from gossamer.peers.evaluation_log import AgentMetrics, EvaluationLog
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
@@ -48,7 +48,7 @@ def join_numbers(agents: Sequence[int]) -> str:
 
 
 def make_report(
-    member: Member, transport: Transport, metrics: MetricsLog, refusals: RefusalLog, now: float, first: int
+    member: Member, transport: Transport, log: EvaluationLog, refusals: RefusalLog, now: float, first: int
 ) -> PeerReport:
     """The agent's progress and what it waits for."""
     return {
@@ -68,7 +68,7 @@ def make_report(
         "refused_from": refusals.by_sender(),
         "dropped": transport.dropped,
         "cpu_seconds": round(time.process_time(), 3),
-        "metrics": metrics.last,
+        "metrics": log.last,
     }
 
 

@@ -1,4 +1,4 @@
-"""The work of a peer from a share that was cut: training, with checkpoints, metrics, and the pads of a session."""
+"""The work of a peer from a share that was cut: training, with checkpoints, evaluations, and the pads of a session."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -16,14 +16,16 @@ from gossamer.agents.share import Share
 from gossamer.files import PRIVATE
 from gossamer.generators import delegate
 from gossamer.peers.checkpoints import CheckpointStore
-from gossamer.peers.metrics import MetricsLog
-from gossamer.peers.program import Value, make_schedule, train_from
+from gossamer.peers.evaluation import make_evaluation
+from gossamer.peers.evaluation_log import EvaluationLog
+from gossamer.peers.program import Value, closing_step, label_exchanges, make_schedule, train_from
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position
 from gossamer.peers.recorder import Recorder
+from gossamer.peers.results import write_result
 from gossamer.peers.sessions import log_session
 from gossamer.peers.shards.shard import Shard
 from gossamer.runs.settings import Settings
@@ -59,7 +61,7 @@ class Work(Protocol):
 
 
 class ShardWork:
-    """Training of a host from a share that was cut: of the network, or of the one that trains its encoder."""
+    """Training of a host from a share that was cut: of the network, or of a stage before it."""
 
     first = 0
 
@@ -69,27 +71,32 @@ class ShardWork:
         host: Host,
         settings: Settings,
         folder: Path,
-        metrics: MetricsLog,
+        log: EvaluationLog,
         signatures: Signatures = UNSIGNED,
         record: bool = False,
+        closes: bool = True,
     ) -> None:
-        """`settings` are those of the host's stage."""
-        self._settings, self._folder, self._metrics = settings, folder, metrics
-        self._membership, self._share, self._host = shard.membership, shard.share, host
+        """`settings` are those of the host's stage; the last one `closes` the run."""
+        self._settings, self._folder, self._log = settings, folder, log
+        self._shard, self._share, self._host = shard, shard.share, host
         self._recorder = Recorder(folder, shard.membership, settings) if record else None
         self._keys = make_pair_keys(signatures, shard.membership.agent) if settings.masks else None
-        self._schedule = make_schedule(host, settings, shard.share)
+        self._schedule = make_schedule(host, settings, shard.share, closes)
         self.keep, self.steps = shard.keep, settings.steps
         self.max_message_bytes = self._schedule.largest
         self.store = CheckpointStore(folder, shard.keep, host.params, host.state)
 
     def program(self, step: int, session: bytes) -> Program:
-        yield from self.train(step, session)
+        kept = yield from self.train(step, session)
+        yield from self.close(kept)
 
     def train(self, step: int, session: bytes) -> Generator[PlannedExchange, Inbox, Host]:
         """Train from a step to the end; returns the host with the weights that are kept."""
-        host = self._host if self._keys is None else self._mask(self._host, self._keys, step, session)
-        given = host, self._settings, self.store, step, self._metrics.add, self._share
+        host, pads = self._host, None
+        if self._keys is not None:
+            host, pads = self._mask(self._host, self._keys, step, session)
+        self._evaluation = make_evaluation(host, self._settings, self._share, pads)
+        given = host, self._settings, self.store, step, self._log.add, self._evaluation
         if self._recorder is None:
             last = yield from train_from(*given)
         else:
@@ -99,14 +106,21 @@ class ShardWork:
         write_tensors(self._folder / "weights.safetensors", kept.params, PRIVATE)
         return kept
 
+    def close(self, kept: Host) -> Generator[PlannedExchange, Inbox, None]:
+        """End the run with the weights that are kept, and write its result."""
+        moment = closing_step(self._settings)
+        closing = yield from label_exchanges("closing", moment, self._evaluation.close(kept, moment))
+        write_result(self._folder, self._shard, kept, closing, self._log.path)
+
     def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)
 
-    def _mask(self, host: Host, keys: PairKeys, step: int, session: bytes) -> Host:
-        """The host with the pads of a session."""
+    def _mask(self, host: Host, keys: PairKeys, step: int, session: bytes) -> tuple[Host, Pads]:
+        """The host with the pads of a session, and the pads of sums over all agents."""
         log_session(self._folder, self.store.epoch(), step, session)
-        pads = SessionPads(keys, self._membership.run, session, group_senders(self._share))
-        return add_pads(host, pads)
+        run, everyone = self._shard.membership.run, range(host.num_agents)
+        pads = SessionPads(keys, run, session, group_senders(self._share))
+        return add_pads(host, pads), SessionPads(keys, run, session + b" sums", [{host.num_agents: everyone}])
 
 
 def add_pads(host: Host, pads: Pads) -> Host:

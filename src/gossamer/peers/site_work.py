@@ -13,6 +13,7 @@ import torch
 
 from gossamer.agents.consensus.masked import find_senders
 from gossamer.agents.exchange import Inbox, Phase
+from gossamer.agents.network_measures import SAMPLED_NUMBERS
 from gossamer.agents.planning import list_message_shapes, plan_site
 from gossamer.agents.scores import count_sums
 from gossamer.agents.share import MASKS, Share
@@ -20,7 +21,7 @@ from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.peers.checkpoints import EpochStore
-from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.program import label_exchanges, list_expected
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
@@ -70,11 +71,11 @@ class SiteWork:
         self,
         shard: SiteShard,
         folder: Path,
-        metrics: MetricsLog,
+        log: EvaluationLog,
         signatures: Signatures = UNSIGNED,
         record: bool = False,
     ) -> None:
-        self._shard, self._site, self._folder, self._metrics = shard, shard.site, folder, metrics
+        self._shard, self._site, self._folder, self._log = shard, shard.site, folder, log
         self._signatures, self._record = signatures, record
         if shard.settings.encodes:  # also of a shard that another version has made
             data = shard.data
@@ -101,7 +102,7 @@ class SiteWork:
         self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self.training = make_work(self._read_planned(), folder, metrics, signatures, record)
+            self.training = make_work(self._read_planned(), folder, log, signatures, record)
 
     def program(self, step: int, session: bytes) -> Program:
         if step == 0:
@@ -115,7 +116,7 @@ class SiteWork:
             if uses_masks(settings):
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
-            self.training = make_work(planned, self._folder, self._metrics, self._signatures, self._record)
+            self.training = make_work(planned, self._folder, self._log, self._signatures, self._record)
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
         yield from shift_steps(self.training.program(max(0, step - PLANNING_STEPS), session), PLANNING_STEPS)
@@ -165,7 +166,8 @@ class SiteWork:
 
     def _write_planned(self, share: Share, diameter: int) -> Shard:
         settings = self._shard.settings
-        planned = Shard(self._shard.membership, share, settings, checkpoints_to_keep(diameter, settings))
+        keep = checkpoints_to_keep(diameter, settings)
+        planned = Shard(self._shard.membership, share, settings, keep, self._shard.identity)
         make_private(self._planned)
         write_atomically(self._planned / "origin", fingerprint(self._shard).encode(), PRIVATE)
         write_shard(self._planned, planned)
@@ -187,4 +189,5 @@ def _bound_message_bytes(shard: SiteShard) -> int:
     compressed = settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     scores = len(MASKS) * count_sums(data.task, data.num_outputs, binned=True)
     lists = site.num_agents * (site.num_agents + SIGNATURE_SIZE) if uses_masks(shard.settings) else 0
-    return max(compressed, lists, 8 * max(*(one.num_parameters for one in networks), rows, planning, scores))
+    measured = network.num_parameters + SAMPLED_NUMBERS
+    return max(compressed, lists, 8 * max(measured, *(one.num_parameters for one in earlier), rows, planning, scores))

@@ -19,7 +19,7 @@ from gossamer.agents.host import Host
 from gossamer.agents.salts import Secrets
 from gossamer.files import PRIVATE, make_private
 from gossamer.peers.checkpoints import EpochStore
-from gossamer.peers.metrics import MetricsLog
+from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.program import MessageSchedule, label_exchanges, list_expected, make_schedule
 from gossamer.peers.protocol.exchanges import ExpectedMessages, Program
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
@@ -38,7 +38,7 @@ HANDED_FILE = "handed.safetensors"
 
 
 def make_work(
-    shard: Shard, folder: Path, metrics: MetricsLog, signatures: Signatures = UNSIGNED, record: bool = False
+    shard: Shard, folder: Path, log: EvaluationLog, signatures: Signatures = UNSIGNED, record: bool = False
 ) -> Work:
     """The work of a shard, in one stage or in several; with `record`, what arrives in the last one is kept."""
     settings = find_private_settings(shard.settings)  # noise that spends more than the budget is refused
@@ -47,9 +47,9 @@ def make_work(
     if settings.encodes:
         share, weighted = shard.share, shard.share.example_weights is not None
         check_encoded_data(settings, share.task, share.batch, weighted, str(folder))
-        return StagedWork(replace(shard, settings=settings), folder, metrics, signatures, secrets, record)
+        return StagedWork(replace(shard, settings=settings), folder, log, signatures, secrets, record)
     host = build_stage_host(GRAPH, shard.share, None, settings, secrets)
-    return ShardWork(shard, host, settings, folder, metrics, signatures, record)
+    return ShardWork(shard, host, settings, folder, log, signatures, record)
 
 
 def count_protocol_steps(settings: Settings) -> int:
@@ -120,12 +120,12 @@ class StagedWork:
         self,
         shard: Shard,
         folder: Path,
-        metrics: MetricsLog,
+        log: EvaluationLog,
         signatures: Signatures,
         secrets: Secrets | None,
         record: bool = False,
     ) -> None:
-        self._shard, self._folder, self._metrics, self._record = shard, folder, metrics, record
+        self._shard, self._folder, self._log, self._record = shard, folder, log, record
         self._signatures, self._secrets, self._settings = signatures, secrets, shard.settings
         self._plans = self._plan_stages()
         self._works: list[ShardWork] = []  # of the stages that have begun
@@ -158,6 +158,8 @@ class StagedWork:
                 handed = yield from label_exchanges("hand-over", plan.last, finish)
                 write_tensors(self._find_folder(plan) / HANDED_FILE, {"handed": handed}, PRIVATE)
                 self._begin(self._plans[len(self._works)], handed.numpy())
+            else:
+                yield from shift_steps(work.close(kept), plan.offset)
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         plan = max((one for one in self._plans if one.offset <= position[0]), key=lambda one: one.offset)
@@ -166,18 +168,18 @@ class StagedWork:
     def _plan_stages(self) -> tuple[StagePlan, ...]:
         """Plan all stages, with zeros for what the one before hands over: messages depend on shapes alone."""
         plans: list[StagePlan] = []
-        offset, handed = 0, None
+        offset, handed, share = 0, None, self._shard.share
         for name in list_stages(self._settings):
             settings, host = stage_settings(self._settings, name), self._build(name, handed)
             exchanges: tuple[ExpectedMessages, ...] = ()
             if name != GRAPH:
                 found: list[torch.Tensor] = []
-                finish = hand_over(name, host, self._shard.share, self._settings, self._secrets)
+                finish = hand_over(name, host, share, self._settings, self._secrets)
                 exchanges = list_expected("hand-over", _note(finish, found), settings.torch_dtype)
                 handed = np.zeros(found[0].shape, dtype=self._settings.dtype)
             shape = () if handed is None else handed.shape
             plans.append(
-                StagePlan(name, settings, offset, make_schedule(host, settings, self._shard.share), exchanges, shape)
+                StagePlan(name, settings, offset, make_schedule(host, settings, share, name == GRAPH), exchanges, shape)
             )
             offset = plans[-1].last + 1
         return tuple(plans)
@@ -189,9 +191,11 @@ class StagedWork:
         """Set up the work of a stage."""
         folder = self._find_folder(plan)
         make_private(folder)
-        metrics = self._metrics if plan.name == GRAPH else MetricsLog(folder / "metrics.jsonl")
+        log = self._log if plan.name == GRAPH else EvaluationLog(folder / "evaluations.jsonl")
         host, record = self._build(plan.name, handed), self._record and plan.name == GRAPH
-        self._works.append(ShardWork(self._shard, host, plan.settings, folder, metrics, self._signatures, record))
+        self._works.append(
+            ShardWork(self._shard, host, plan.settings, folder, log, self._signatures, record, plan.name == GRAPH)
+        )
 
     def _find_folder(self, plan: StagePlan) -> Path:
         return self._folder if plan.name == GRAPH else self._folder / plan.name

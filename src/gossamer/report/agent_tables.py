@@ -12,7 +12,7 @@ from gossamer.report.score_text import format_score, label_score
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
     from gossamer.agents.scores import Scores
-    from gossamer.peers.metrics import AgentMetrics
+    from gossamer.peers.evaluation_log import AgentMetrics
     from gossamer.peers.progress import PeerReport
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard

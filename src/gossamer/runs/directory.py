@@ -37,7 +37,7 @@ from gossamer.runs.documents import FORMAT, check_format, read_json, to_json, va
 from gossamer.runs.encoders import ENCODER_FILE, ENCODINGS_FILE, read_encoder, read_encodings
 from gossamer.runs.evaluated_steps import find_evaluation
 from gossamer.runs.evaluations import append_evaluation, check_order, read_evaluations, write_evaluations
-from gossamer.runs.manifests import Evaluation, ReferenceEvaluation, RunManifest
+from gossamer.runs.manifests import DataIdentity, Evaluation, ReferenceEvaluation, RunManifest
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
@@ -147,25 +147,39 @@ def read_summary(folder: Path) -> Summary:
 
 def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = False) -> None:
     """Write run.json; `complete` once the run and its references are done."""
+    data = DataIdentity(
+        name=run.description["name"],
+        fingerprint=run.fingerprint,
+        class_names=run.description.get("class_names"),
+        task=run.description.get("task"),
+    )
+    more = {**({"plan": run.plan} if run.plan else {}), **({"secrets": True} if run.secrets is not None else {})}
+    write_manifest(folder, run.whole_settings, data, run.host.step, complete, more, summary)
+
+
+def write_manifest(
+    folder: Path,
+    settings: Settings,
+    data: DataIdentity,
+    step: int,
+    complete: bool,
+    more: Mapping[str, Any],
+    summary: Mapping[str, Any],
+) -> None:
+    """Write run.json."""
     content = {
         "format": FORMAT,
-        "settings": run.whole_settings.model_dump(mode="json"),
-        "data": {
-            "name": run.description["name"],
-            "fingerprint": run.fingerprint,
-            "class_names": run.description.get("class_names"),
-            "task": run.description.get("task"),
-        },
+        "settings": settings.model_dump(mode="json"),
+        "data": data.model_dump(),
         "versions": {
             "gossamer": GOSSAMER_VERSION,
             "torch": torch.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "step": run.host.step,
+        "step": step,
         "complete": complete,
-        **({"plan": run.plan} if run.plan else {}),
-        **({"secrets": True} if run.secrets is not None else {}),
+        **more,
         "summary": dict(summary),
     }
     write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())

@@ -36,7 +36,7 @@ def read_evaluations(path: Path, model: type[Evaluation], score: str | None = No
             for name in (score or usual, validated):
                 if name not in getattr(record, mask).model_fields_set:
                     raise GossamerError(f"{source}: {mask} has no {shown(name)}, which this run's evaluations have")
-        records.append({**_null_is_nan(content), "score": validated})
+        records.append({**null_is_nan(content), "score": validated})
     return records
 
 
@@ -46,8 +46,9 @@ def check_order(history: Sequence[Record], source: str) -> None:
         raise GossamerError(f"{source}: the evaluations' steps should ascend")
 
 
-def _null_is_nan(content: dict[str, Any]) -> dict[str, Any]:
+def null_is_nan(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a line, with NaN for numbers that were not finite."""
     return {
-        name: math.nan if value is None else _null_is_nan(value) if isinstance(value, dict) else value
+        name: math.nan if value is None else null_is_nan(value) if isinstance(value, dict) else value
         for name, value in content.items()
     }

@@ -124,6 +124,7 @@ class RunManifest(Document):
     step: Count = 0
     complete: bool = False
     plan: RankPlan | None = None
+    agent: Number | None = None  # whose weights the directory holds; None: those of all
     secrets: bool = False  # dropout and quantisation noise came from those in secrets.json
     summary: dict[str, Any]
 

@@ -198,6 +198,9 @@ class Settings(BaseModel):
         le=MOST_STEPS,
         description="Steps between two evaluations; by default 1 for the first 20 steps, then 10.",
     )
+    measure: Annotated[str, AfterValidator(known.MEASURE_NAMES.check)] = Field(
+        default="auto", description=f"When peers measure their disagreement and g^t: {known.MEASURE_NAMES}."
+    )
     checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
     dtype: Annotated[str, AfterValidator(known.DTYPE_NAMES.check)] = Field(
         default="float32", description=f"Numbers: {known.DTYPE_NAMES}."

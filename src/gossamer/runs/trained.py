@@ -20,6 +20,8 @@ from gossamer.runs.stages import build_network, find_input_width
 from gossamer.runs.tensors import check_tensors, read_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, read_transform
 
+MEAN_FILE = "mean.safetensors"  # in the directory of one agent, of all agents' weights
+
 
 @dataclass(frozen=True)
 class Trained:

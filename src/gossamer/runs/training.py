@@ -10,7 +10,7 @@ import torch
 
 from gossamer.agents.gradients import loss_gradient
 from gossamer.agents.host import Host
-from gossamer.agents.measures import MAGNITUDE_LIMIT, disagreement
+from gossamer.agents.measures import MAGNITUDE_LIMIT, MEASURED, disagreement
 from gossamer.agents.selection import find_best_step, keep_if_best
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
@@ -113,7 +113,7 @@ def stationarity(host: Host, engine: Engine) -> float:
 def whole_gradient(host: Host, params: Params, engine: Engine) -> Params:
     """The hosted agents' gradients of L on all training examples at these weights, weight decay included and dropout
     off."""
-    _, gradient = engine.run(loss_gradient(host.with_params(params), dropout=False))
+    _, gradient = engine.run(loss_gradient(host.with_params(params), dropout=False, first=MEASURED))
     host.add_decay(gradient, params)
     return gradient
 

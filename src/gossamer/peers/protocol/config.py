@@ -41,7 +41,7 @@ class ProtocolConfig:
 
     membership: Membership
     dtype: torch.dtype
-    steps: int  # of the run
+    steps: int  # of the run; one more ends it
     keep: int  # checkpoints of an agent, at most
     incarnation: int  # a number that no earlier start of this agent had
     max_step_gap: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next

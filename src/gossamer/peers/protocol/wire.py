@@ -21,14 +21,15 @@ import msgpack
 import torch
 from torch import Tensor
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 HEADER = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
 FRAME_HEADER = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
 PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
 STATUS, FRAME = 0, 1
 DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
-PLANS = ("full", "train", "site", "hand-over")  # evaluation; training; planning between sites; between two stages
-PHASES = ("forward", "backward", "consensus", "planning", "scores")
+# Evaluation; training; planning between sites; between two stages; the end of a run; inference after it
+PLANS = ("full", "train", "site", "hand-over", "closing", "inference")
+PHASES = ("forward", "backward", "consensus", "planning", "scores", "measures")
 Position = tuple[int, int]  # of an exchange in a run: the step, and its number within the step
 Buffer = bytes | memoryview
 

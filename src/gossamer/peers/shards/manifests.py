@@ -1,4 +1,4 @@
-"""Typed models of the JSON files of peers: shard.json of an agent or a site, and an agent's metrics.jsonl."""
+"""Typed models of the JSON files of peers: shard.json of an agent or a site, and an agent's evaluations.jsonl."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact, check_address
 from gossamer.peers.network.z85 import is_key
 from gossamer.runs.documents import Document
-from gossamer.runs.manifests import Count, Manifest, Number, NumClasses, Score, ShareSizes
+from gossamer.runs.manifests import Count, DataIdentity, Manifest, Number, NumClasses, Score, ShareSizes
 
 MAX_SITES = 10_000  # in planning, each passes on a vector with numbers of all
 LEAST_SUMS = 6  # of a mask, those of one label (agents/scores.py)
@@ -55,6 +55,7 @@ class MemberManifest(Manifest):
     neighbours: dict[str, StoredContact]
     members: list[Annotated[str, AfterValidator(_check_key)] | None]  # verify keys of all agents
     settings: dict[str, Any]
+    data: DataIdentity | None = None  # None in shards from before it was stored
 
 
 class ShardManifest(MemberManifest, ShareSizes):
@@ -73,7 +74,7 @@ StoredSums = Annotated[list[Score], Field(min_length=LEAST_SUMS)]
 
 
 class AgentEvaluation(Document):
-    """A line of a peer's metrics.jsonl: for each mask the sums of agents/scores.py."""
+    """A line of a peer's evaluations.jsonl: for each mask the sums of agents/scores.py."""
 
     step: Count
     train: StoredSums
@@ -81,3 +82,5 @@ class AgentEvaluation(Document):
     test: StoredSums
     network: dict[Literal["train", "validation", "test"], dict[str, Score]] | None = None  # scores of all agents
     best_step: Count | None = None
+    disagreement: Score = None
+    stationarity: Score = None

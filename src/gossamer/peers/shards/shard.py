@@ -17,6 +17,7 @@ from gossamer.agents.consensus.masked import list_senders
 from gossamer.agents.noisy_sums import hide_degrees
 from gossamer.agents.share import Share, make_share
 from gossamer.agents.sums import plan_tree
+from gossamer.data import name_classes
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.manifests import ShardManifest
@@ -24,6 +25,7 @@ from gossamer.peers.shards.membership import Membership, membership_fields, read
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import evaluation_gap
 from gossamer.runs.hosts import prepare_cut
+from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
 from gossamer.runs.shares import MANIFEST, REMEDY, pack_share, pack_sizes, read_folder, write_folder
@@ -39,6 +41,7 @@ class Shard:
     share: Share
     settings: Settings
     keep: int  # checkpoints, as many as distant agents can be apart
+    identity: DataIdentity | None = None  # of the data; None in shards from before it was stored
 
     @property
     def local_data(self) -> Share:
@@ -52,8 +55,10 @@ def cut_shards(
     run: str,
     contacts: Sequence[Contact],
     verify_keys: Sequence[str] | None = None,
+    fingerprint: str = "",
 ) -> list[Shard]:
-    """Cut a deployment into the shards of its agents; verify keys are for a network that is not trusted."""
+    """Cut a deployment into the shards of its agents; verify keys are for a network that is not trusted. The
+    fingerprint is that of the data."""
     m = deployment.num_agents
     if len(contacts) != m:
         raise GossamerError(f"expected one address for each of {m} agents, got {len(contacts)}")
@@ -67,6 +72,9 @@ def cut_shards(
     keep = checkpoints_to_keep(diameter(links), settings)
     tree = plan_tree(links)
     assert tree is not None  # links connect all agents
+    graph = deployment.graph
+    names = name_classes(graph)
+    identity = DataIdentity(name=graph.name, fingerprint=fingerprint, class_names=names, task=graph.task)
     shards = []
     for k in range(m):
         neighbours = {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()}
@@ -76,7 +84,7 @@ def cut_shards(
             share = add_senders(share, [list_senders(one.combination, k) for one in whole.topologies])
         if settings.privacy_spec is not None:
             share = hide_degrees(share)
-        shards.append(Shard(membership, share, settings, keep))
+        shards.append(Shard(membership, share, settings, keep, identity))
     return shards
 
 
@@ -110,6 +118,7 @@ def write_shard(folder: Path, shard: Shard) -> None:
         **pack_sizes(shard.share),
         "keep": shard.keep,
         "settings": shard.settings.model_dump(),
+        **({} if shard.identity is None else {"data": shard.identity.model_dump()}),
     }
     write_folder(folder, "share.safetensors", pack_share(shard.share), about)
 
@@ -133,4 +142,4 @@ def read_shard(folder: Path) -> Shard:
             f"{path}: settings.batch should be at most {times}, the time steps with a training example, found "
             f"{settings.batch}; {REMEDY}"
         )
-    return Shard(membership, share, settings, manifest.keep)
+    return Shard(membership, share, settings, manifest.keep, manifest.data)

@@ -28,6 +28,7 @@ from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
 from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
+from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.share_checks import take_site
 from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_folder
@@ -46,6 +47,7 @@ class SiteShard:
     data: SiteData
     weights: NDArray[np.float64] | None  # its row of C; None: Metropolis-Hastings
     settings: Settings
+    identity: DataIdentity | None = None  # of the data; None in shards from before it was stored
 
     @property
     def local_data(self) -> SiteData:
@@ -113,7 +115,9 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     own = {} if secret is None else {agent: derive_verify_key(secret)}
     verify_keys = _verify_keys(path, given.members, keys | own, agent, m)
     membership = Membership(agent, given.run, contact, neighbours, verify_keys)
-    return SiteShard(membership, data, weights, settings), secret
+    names = None if given.classes is None else list(given.classes)
+    identity = DataIdentity(name=given.run, fingerprint="", class_names=names, task=data.task)
+    return SiteShard(membership, data, weights, settings, identity), secret
 
 
 def _settings(path: Path, values: dict[str, Any]) -> Settings:
@@ -187,6 +191,7 @@ def write_site_shard(folder: Path, shard: SiteShard) -> None:
         **membership_fields(shard.membership),
         "num_classes": shard.data.num_classes,
         "settings": shard.settings.model_dump(),
+        **({} if shard.identity is None else {"data": shard.identity.model_dump()}),
     }
     write_folder(folder, "site.safetensors", _arrays(shard), about)
 
@@ -230,4 +235,4 @@ def read_site_shard(folder: Path) -> SiteShard:
         raise GossamerError(f"{path}: settings.agents should be at most {MAX_SITES}, found {settings.agents}")
     agent = membership.agent
     data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *membership.neighbours})
-    return SiteShard(membership, data, weights, settings)
+    return SiteShard(membership, data, weights, settings, manifest.data)

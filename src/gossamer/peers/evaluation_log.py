@@ -1,4 +1,4 @@
-"""The metrics log of an agent: its sums for each evaluation, a line of metrics.jsonl each, appended as they come."""
+"""The evaluation log of an agent, evaluations.jsonl: a line for each evaluation, appended as they come."""
 
 import math
 import os
@@ -14,23 +14,27 @@ from gossamer.agents.share import MASKS
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
-from gossamer.peers.program import PeerEvaluation
+from gossamer.peers.evaluation import PeerEvaluation
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
+from gossamer.runs.evaluations import null_is_nan
 
-# step, and for each mask the sums of agents/scores.py; where all agents select the same weights also `network`, the
-# scores of all agents on each mask, and `best_step`
+# step, and for each mask the sums of agents/scores.py; as far as they are known also `network`, the scores of all
+# agents on each mask, `best_step`, `disagreement` and `stationarity`
 AgentMetrics = dict[str, Any]
 
 
-class MetricsLog:
+MEASURES = ("disagreement", "stationarity")
+
+
+class EvaluationLog:
     """The file that an agent appends to. An evaluation that a rollback repeats is written again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.last: AgentMetrics | None = None
         if path.is_file():
-            known = read_metrics_log(path)
+            known = read_evaluation_log(path)
             self.last = known[-1] if known else None
             with path.open("r+b") as file:  # the next line must not be joined to one that a crash has cut off
                 file.truncate(file.read().rfind(b"\n") + 1)
@@ -43,6 +47,9 @@ class MetricsLog:
             self.last["network"] = evaluation.whole
         if evaluation.best_step is not None:
             self.last["best_step"] = evaluation.best_step
+        for name in MEASURES:
+            if not math.isnan(getattr(evaluation, name)):
+                self.last[name] = getattr(evaluation, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(wait_for_descriptor(lambda: os.open(self.path, flags, PRIVATE)), "ab") as file:
             file.write(to_json(self.last).encode() + b"\n")
@@ -50,7 +57,7 @@ class MetricsLog:
             os.fsync(file.fileno())
 
 
-def read_metrics_log(path: Path) -> list[AgentMetrics]:
+def read_evaluation_log(path: Path) -> list[AgentMetrics]:
     """The last evaluation of each step, ascending; a last line that is cut off is left out."""
     content = read_bytes(path, MAX_JSON_BYTES)
     by_step: dict[int, AgentMetrics] = {}
@@ -62,8 +69,8 @@ def read_metrics_log(path: Path) -> list[AgentMetrics]:
             raise GossamerError(f"{error}; remove the line, or finish the run with the version that wrote it") from None
         sums = {name: [math.nan if s is None else s for s in getattr(stored, name)] for name in MASKS}
         by_step[stored.step] = {"step": stored.step, **sums}
-        if stored.best_step is not None:
-            by_step[stored.step]["best_step"] = stored.best_step
+        known = stored.model_dump(include={"network", "best_step", *MEASURES}, exclude_none=True)
+        by_step[stored.step] |= null_is_nan(known)
     return [by_step[step] for step in sorted(by_step)]
 
 
