@@ -27,6 +27,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
+from gossamer.runs.run_json import read_run_settings
 from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.summaries import find_kept_record, has_ended, measure_final_scores, select_scores, summarise
@@ -169,14 +170,13 @@ def resume(
     """Continue a run directory from its last checkpoint; see `train` for what follows it.
 
     A graph or shift operator that was given to `train` from memory must be given again. Ranks of a job have the folder
-    locked already.
-    """
+    locked already."""
     path = Path(folder)
     with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
             graph = load_graph(path)
         else:
-            settings = directory.read_run_settings(path)
+            settings = read_run_settings(path)
             graph = load(graph, symmetrise=settings.symmetrise, task=settings.task)
         run = directory.read_run(path, graph, start, steps, shift)
         histories, summary = directory.read_references(path), directory.read_summary(path)
@@ -217,7 +217,7 @@ def load_model(path: str | Path) -> GraphNetwork:
 
 def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
     """Load the data graph that a run directory names."""
-    settings = directory.read_run_settings(folder)
+    settings = read_run_settings(folder)
     try:
         return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
     except GossamerError as error:

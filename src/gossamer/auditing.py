@@ -15,8 +15,8 @@ from gossamer.array_types import Floats
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import run_together, start_run
 from gossamer.errors import GossamerError
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, read_trained_shard, run_folder
 from gossamer.peers.evaluation_log import read_evaluation_log
-from gossamer.peers.process import read_trained_shard, run_folder
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
 from gossamer.peers.shards.shard import read_shard
 from gossamer.privacy.audit import Audit, attack_run, audit_deployment, choose_curious
@@ -36,6 +36,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.recordings import RECORD_FOLDER, Recording, read_recording
 from gossamer.runs.run import Run
+from gossamer.runs.run_json import read_manifest
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.shares import MANIFEST
@@ -104,7 +105,7 @@ def audit(
 def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None) -> Audit:
     """Audit a run directory."""
     data = load_graph(folder) if graph is None else graph
-    started, taken = directory.read_start(folder, data, start_run), directory.read_manifest(folder).step
+    started, taken = directory.read_start(folder, data, start_run), read_manifest(folder).step
     if started.settings.encoder:
         started.encoder = read_encoder(folder, started.settings, data.num_outputs)
     if (folder / SECRETS_FILE).exists():  # of a launch: a simulation sends the same messages
@@ -141,7 +142,7 @@ def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
             f"{folder} is that of a run with an encoder or a privacy budget, which is audited as a whole: audit the "
             "run directory, or its settings"
         )
-    metrics = state / "evaluations.jsonl"
+    metrics = state / EVALUATIONS_FILE
     if (state / "done").is_file() and metrics.is_file():  # patience may have ended it early
         settings = settings.model_copy(update={"steps": read_evaluation_log(metrics)[-1]["step"], "patience": 0})
     deployment, fields = deploy_share(shard.share, settings)

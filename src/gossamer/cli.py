@@ -25,6 +25,9 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "shard": "Cut a data set into shards, one for each agent: its vertices, its rows of D and C, its neighbours.",
     "keys": "Make a key pair: the public key goes to whoever cuts the shards, the secret one stays on this machine.",
     "peer": "Train one agent with its neighbours, which run elsewhere.",
+    "status": "Show where agents stand: step, loss, whom they wait for, epoch, refused messages, age of the last "
+    "checkpoint.",
+    "gather": "Join the folders of agents that have finished into one run directory, where they are all at hand.",
     "reproduce": "Reproduce the paper's figures and tables, and check its claims one by one.",
 }
 

@@ -13,6 +13,7 @@ from gossamer.errors import FileError, GossamerError
 from gossamer.machine import as_size
 
 PRIVATE = 0o600  # of a file with an agent's data, weights or key: its owner alone
+ALL_MAY_READ = 0o666  # further reduced by the process's umask
 MAX_SECRET = 1000  # bytes of a file with a key
 LOCK = ".lock"
 FILE_CHUNK = 1 << 16  # bytes
@@ -40,10 +41,13 @@ def wait_for_descriptor(make: Callable[[], Opened], seconds: float = DESCRIPTOR_
             time.sleep(0.01)
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o666, previous: Path | None = None) -> None:
+def write_atomically(
+    path: Path, content: bytes, mode: int = ALL_MAY_READ, previous: Path | None = None, durable: bool = True
+) -> None:
     """Write a temporary file beside `path`, flush it to the disk and rename it.
 
-    A file that was there becomes `previous`. `mode` is further reduced by the process's umask.
+    A file that was there becomes `previous`. `mode` is further reduced by the process's umask. What need not survive a
+    power cut is not `durable`, and not flushed.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -52,11 +56,13 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666, previous: Pa
         with os.fdopen(wait_for_descriptor(lambda: os.open(temporary, flags, mode)), "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         if previous is not None and path.exists():
             path.replace(previous)
         temporary.replace(path)
-        _flush_folder(path.parent)
+        if durable:
+            _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -143,6 +149,19 @@ def lock_folder(folder: Path, work: str) -> Iterator[None]:
         raise GossamerError(
             f"{_holder(path)} {work} already; end it first, or wait for it (its lock is {path})"
         ) from None
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock of a folder."""
+    from filelock import FileLock, Timeout
+
+    if not (folder / LOCK).exists():
+        return False
+    try:
+        with FileLock(folder / LOCK, timeout=0, mode=PRIVATE):
+            return False
+    except Timeout:
+        return True
 
 
 def _holder(path: Path) -> str:

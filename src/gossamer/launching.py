@@ -1,32 +1,34 @@
 """A launched training as a run: the results of the agents' processes, gathered into one run directory."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from gossamer.agents.consensus.neighbour_slots import pad_slots
-from gossamer.agents.measures import disagreement
-from gossamer.api import Display, Result, finish
+from gossamer.api import Display, Result, finish, load_graph
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
-from gossamer.peers.evaluation_log import read_evaluation_log, score_agents
-from gossamer.peers.process import run_folder
+from gossamer.errors import GossamerError
+from gossamer.gathering import collect_agents
+from gossamer.peers.agent_folders import run_folder
+from gossamer.peers.local_processes import move_ports, write_local_shards
 from gossamer.peers.shards.shard import read_shard
-from gossamer.peers.staged_work import HANDED_FILE
+from gossamer.peers.staged_work import HANDED_FILE, read_handed
 from gossamer.runs import directory
 from gossamer.runs.advice import warn_before_training
 from gossamer.runs.capacity import fit_agents
+from gossamer.runs.checkpoints import NEWEST
 from gossamer.runs.deployment import Progress
-from gossamer.runs.records import Record
-from gossamer.runs.run import Run, restore_weights
+from gossamer.runs.observers import Observer
+from gossamer.runs.run import Run
+from gossamer.runs.run_json import read_run_settings
 from gossamer.runs.secret_files import make_secrets
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import ENCODER, find_input_width
-from gossamer.runs.tensors import check_tensors, pack_state, read_arrays, read_tensors, unpack_state
-from gossamer.runs.training import ShouldStop, stationarity
+from gossamer.runs.tensors import read_tensors
+from gossamer.runs.training import ShouldStop
 
 
 def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> Run:
@@ -40,6 +42,16 @@ def prepare(graph: DataGraph, settings: Settings, progress: Progress | None) -> 
     return run
 
 
+def cut_agents(run: Run, folder: Path) -> list[Path]:
+    """Write the run directory at step 0, and the shards of its agents; on one machine they can measure themselves at
+    every evaluation, however their consensus is compressed."""
+    directory.save_start(folder, run)
+    settings = run.whole_settings
+    if settings.measure == "auto":
+        settings = settings.model_copy(update={"measure": "all"})
+    return write_local_shards(folder / directory.AGENTS_FOLDER, run.deployment, settings, run.secrets, run.fingerprint)
+
+
 def gather(
     graph: DataGraph,
     run: Run,
@@ -49,25 +61,63 @@ def gather(
     display: Display | None = None,
 ) -> Result:
     """Gather the agents' weights and sums into a finished run, then train its references; writes what `train` does."""
-    folders = [run_folder(path, read_shard(path).membership) for path in folders]
+    states = find_states(folders)
     if run.stage is not None:
-        run = replace(_follow_encoder(run, folders), seconds=run.seconds)
+        run = replace(follow_encoder(run, states), seconds=run.seconds)
         directory.save_start(folder, run)
-    parts = []
-    step = read_evaluation_log(folders[0] / "evaluations.jsonl")[-1]["step"]
-    like = pack_state(run.host.params, run.host.state)
-    expected = {name: (part.dtype, (1, *part.shape[1:])) for name, part in like.items()}
-    for path in folders:
-        found = read_tensors(path / f"checkpoint-{step}.safetensors")
-        parts.append({name: pad_slots(part, like[name]) if name in like else part for name, part in found.items()})
-        check_tensors(parts[-1], expected, str(path))
-    params, state = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
-    done = restore_weights(run, params, step, state)
-    done.history = _read_history(done, folders)
-    return finish(Result(done), graph, folder, (), should_stop, display)
+    return finish(Result(collect_agents(run, states)), graph, folder, (), should_stop, display)
 
 
-def _follow_encoder(run: Run, folders: list[Path]) -> Run:
+def find_states(folders: Sequence[Path]) -> list[Path]:
+    """The folders of the agents' runs within those of their shards."""
+    return [run_folder(path, read_shard(path).membership) for path in folders]
+
+
+def is_unfinished_launch(folder: Path) -> bool:
+    """Return whether a run directory is of a launch whose agents have not all finished, or not been gathered."""
+    return (folder / directory.AGENTS_FOLDER).is_dir() and not (folder / NEWEST).is_file()
+
+
+def list_agents(folder: Path) -> list[Path]:
+    """The agents' folders of a launch."""
+    m = read_run_settings(folder).agents
+    return [folder / directory.AGENTS_FOLDER / f"agent-{k}" for k in range(m)]
+
+
+def resume_launch(folder: Path) -> tuple[DataGraph, Run, list[Path]]:
+    """The data, the run at step 0 and the agents' folders of a launch that goes on, on ports that are free now."""
+    if not is_unfinished_launch(folder):
+        raise GossamerError(
+            f"{folder} is not of a launch with agents that could go on; gossamer train --resume goes on with other runs"
+        )
+    graph, folders = load_graph(folder), list_agents(folder)
+    move_ports(folders)
+    return graph, directory.read_first_stage(folder, graph, start_run), folders
+
+
+def simulate_rest(
+    folder: Path,
+    steps: int | None,
+    observers: Sequence[Observer] = (),
+    should_stop: ShouldStop = lambda: False,
+    display: Display | None = None,
+) -> Result:
+    """Go on with a launch in one process, from the latest step that all its agents have stored."""
+    with directory.lock_run(folder):
+        graph, states = load_graph(folder), find_states(list_agents(folder))
+        run = directory.read_first_stage(folder, graph, start_run, steps)
+        if run.stage is not None:
+            if not all((state / ENCODER / HANDED_FILE).is_file() for state in states):
+                raise GossamerError(
+                    f"the agents of {folder} are still training their encoder; go on with gossamer launch --resume "
+                    f"{folder}"
+                )
+            run = follow_encoder(run, states)
+            directory.save_start(folder, run)
+        return finish(Result(collect_agents(run, states)), graph, folder, observers, should_stop, display)
+
+
+def follow_encoder(run: Run, states: Sequence[Path]) -> Run:
     """The graph network's run, from what the agents' encoders made of their vertices."""
     stage, owner = run.stage, run.deployment.assignment
     assert stage is not None
@@ -76,8 +126,8 @@ def _follow_encoder(run: Run, folders: list[Path]) -> Run:
         (len(owner), find_input_width(0, run.deployment.graph.num_outputs, settings)), dtype=settings.dtype
     )
     weights = []
-    for k, path in enumerate(folders):
-        encodings[owner == k] = read_arrays(path / ENCODER / HANDED_FILE)["handed"]
+    for k, path in enumerate(states):
+        encodings[owner == k] = read_handed(path / ENCODER)
         weights.append(read_tensors(path / ENCODER / "weights.safetensors"))
     encoder = {name: torch.cat([one[name] for one in weights]) for name in weights[0] if name.startswith("layer.0.")}
     while stage is not None and stage.name != ENCODER:  # nothing of a teacher's is needed any more
@@ -85,31 +135,3 @@ def _follow_encoder(run: Run, folders: list[Path]) -> Run:
         stage = run.stage
     assert stage is not None
     return replace(stage.follow(encodings), encoder=encoder)
-
-
-def _read_history(run: Run, folders: list[Path]) -> list[Record]:
-    """Scores from the sums of all agents. Disagreement and stationarity, which need all weights, are known of the last
-    step and of the weights that are kept."""
-    task, width = run.host.task, run.deployment.graph.num_outputs
-    tables = [read_evaluation_log(path / "evaluations.jsonl") for path in folders]
-    history: list[Record] = []
-    for records in zip(*tables, strict=True):
-        found = score_agents(records, task, width, run.target_scale)
-        record: Record = {
-            "step": records[0]["step"],
-            "score": run.score.key(binned=True),
-            "train": found["train"],
-            "validation": found["validation"],
-            "test": found["test"],
-            "disagreement": math.nan,
-            "stationarity": math.nan,
-            "best_stationarity": math.nan,
-        }
-        if "best_step" in records[0]:
-            record["best_step"] = records[0]["best_step"]
-        history.append(record)
-    for host in (run.host, run.kept):
-        record = next(one for one in history if one["step"] == host.step)
-        record["disagreement"] = disagreement(host.params)
-        record["stationarity"] = stationarity(host, run.engine)
-    return history

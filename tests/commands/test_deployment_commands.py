@@ -139,7 +139,8 @@ def test_the_table_of_a_launch_has_a_row_for_each_agent(
     state: PeerReport = {
         "agent": 0, "step": 7, "planning": False, "epoch": 1, "metrics": measured, "neighbours": [1, 2],
         "bytes_in": 3_000_000, "bytes_out": 2_000_000, "planned_bytes": {}, "refused": {}, "refused_from": {},
-        "dropped": 0, "cpu_seconds": 0.0, "finished": False, "all_done": False, "waiting_for": [2], "waited": 5.0,
+        "dropped": 0, "steps": 10, "serving": False, "time": 0.0, "process": 1,
+        "cpu_seconds": 0.0, "finished": False, "all_done": False, "waiting_for": [2], "waited": 5.0,
     }  # fmt: skip
     table = process_table({0: state}, 2, 9, score, partial(score_agents, task=task, width=2))
     cells = {str(column.header): list(column.cells) for column in table.columns}

@@ -12,7 +12,8 @@ from peers.memory import Hub
 from gossamer.agents.step import training_step
 from gossamer.engines.simulation import run
 from gossamer.experiments.theory import draw_block_graph
-from gossamer.peers.process import PeerOptions, run_folder, run_peer, train_agent
+from gossamer.peers.agent_folders import run_folder
+from gossamer.peers.process import PeerOptions, run_peer, train_agent
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.hosts import build_host

@@ -47,6 +47,9 @@ class InMemory:
                 self._hub.changed.wait(left)
             return found
 
+    def watch(self, descriptor: int) -> None:
+        """Nobody asks a peer that stays in this process."""
+
     def close(self) -> None:
         """Drop what has not been read, as a socket does."""
         with self._hub.changed:

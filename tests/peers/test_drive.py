@@ -1,6 +1,7 @@
 """The loop of a peer: what has arrived is read before a neighbour is given up for its silence."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ def test_own_arithmetic_is_not_the_others_silence(
     metrics, refusals = EvaluationLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
 
     def drive() -> None:
-        peer._drive(member, transport, metrics, refusals, peer.PeerOptions(), 0)
+        sources = transport, metrics, refusals
+        report = partial(peer._report, sources=sources, options=peer.PeerOptions(), folder=tmp_path, first=0)
+        peer._drive(member, transport, refusals, peer.PeerOptions(), 0, report)
 
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first

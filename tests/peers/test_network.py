@@ -252,7 +252,7 @@ def test_agents_that_wait_for_a_last_one_do_not_flood_each_other() -> None:
     network = Network(problem(topology="complete"), Faults(), seed=0)
     while not network.disks[0].done:
         network.step()
-    network.isolate(0, network.now + 100)
+    network.isolate(1, network.now + 100)  # agent 0 is the root of sums: whoever it has told the last one is done, too
     sent: list[Any] = []
     network.overhear = lambda sender, receiver, message: sent.append((sender, receiver))
     network.run()

@@ -162,8 +162,8 @@ SENT, STANDING = encode(FRAME, "run"), encode(Status(2, 5), "run")
         (changed(SENT, dims=4), "malformed"),
         (changed(SENT, dims=1), "malformed"),
         (changed(SENT, dtype=3), "malformed"),
-        (changed(SENT, plan=4), "malformed"),
-        (changed(SENT, phase=5), "malformed"),
+        (changed(SENT, plan=6), "malformed"),
+        (changed(SENT, phase=6), "malformed"),
         (changed(SENT, checksum=7), "checksum"),
     ],
 )

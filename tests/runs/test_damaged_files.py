@@ -32,6 +32,7 @@ from gossamer.peers.shards.sites import SiteShard, _row_of_c, read_site_shard, w
 from gossamer.runs import directory
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.hosts import build_share_host
+from gossamer.runs.run_json import read_run_settings
 from gossamer.runs.settings import make_settings
 from gossamer.runs.tensors import read_tensors
 
@@ -187,7 +188,7 @@ def run_folder(tmp_path: Path) -> tuple[Path, DataGraph]:
 
 def test_the_files_of_a_run_directory(run_folder: tuple[Path, DataGraph]) -> None:
     folder, graph = run_folder
-    manifest = Reader(lambda: directory.read_run_settings(folder), str(folder))
+    manifest = Reader(lambda: read_run_settings(folder), str(folder))
     manifest.over_json(folder / "run.json")
     manifest.over_bytes(folder / "run.json", 300)
     references = Reader(lambda: directory.read_references(folder), str(folder))

@@ -22,6 +22,7 @@ from gossamer.runs import directory, new_folders
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record
+from gossamer.runs.run_json import read_run_settings
 
 
 def test_contents(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_broken_run_json_is_reported(content: str | None, message: str, tmp_pa
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(GossamerError, match=message):
-        directory.read_run_settings(tmp_path)
+        read_run_settings(tmp_path)
 
 
 def test_truncated_tensors_are_reported(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from torch import Tensor
 
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
-from gossamer.runs.directory import read_run_settings
 from gossamer.runs.inference import score_labelled
 from gossamer.runs.manifests import RunManifest
+from gossamer.runs.run_json import read_run_settings
 from gossamer.runs.trained import trained_of_run
 
 SHORT: dict[str, Any] = {"preset": "paper", "agents": 4, "steps": 12, "baselines": False, "hidden": 8, "bias": True,

@@ -9,7 +9,7 @@ from agents.cases import make_case
 
 import gossamer
 from gossamer import Observer
-from gossamer.runs import directory
+from gossamer.runs.run_json import read_manifest
 
 Event = tuple[Any, ...]
 OPTIONS: dict[str, Any] = {
@@ -99,7 +99,7 @@ def test_an_error_ends_the_run_and_leaves_its_directory_whole(event: str, tmp_pa
     broken = Observer(**{event: fail})
     with pytest.raises(ZeroDivisionError, match=r"at [4-7]"):
         gossamer.train(graph, out=tmp_path / "run", observers=[log.observer(), broken], **options)
-    assert directory.read_manifest(tmp_path / "run").complete is False
+    assert read_manifest(tmp_path / "run").complete is False
     again = gossamer.resume(tmp_path / "run", graph=graph).run
     assert again.history == expected.history
     assert all(torch.equal(part, expected.host.params[name]) for name, part in again.host.params.items())

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
-from gossamer.runs.directory import read_run_settings
 from gossamer.runs.presets import PRESETS
+from gossamer.runs.run_json import read_run_settings
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.toml_files import read_settings

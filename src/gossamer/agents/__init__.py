@@ -9,6 +9,7 @@ The code is organised as follows:
     secret_streams   noise and samples that a secret of their owner decides
     host             a set of agents with their data, plans and weights
     share            the part of the data, of D and of C that a host's agents know
+    added_vertices   the share of an agent with vertices that were not trained with
     planning         the same share, planned by sites that do not pool their data
     site_sums        the same standardisation and weights, by sites that do not pool their data
     planning_checks  checks of the messages of planning sites

@@ -4,7 +4,7 @@ disagreement, and g^t (eq. (19)), by sums over a spanning tree of the links (sum
 The sum of all weights goes to the root and back, so that every agent has the mean. Each agent's gradient at the mean,
 by one forward and one backward pass over the links, is summed at the root, which sends back two numbers. A parent
 learns the sums of a subtree. The disagreement, the mean distance of two agents' weights, is no sum: it is measured on
-weights that the seed draws, the same of all agents, of which the root learns each agent's. With masked consensus no
+weights at even distances, the same of all agents, of which the root learns each agent's. With masked consensus no
 single weight may be seen: the sums are padded (masked.py), and the disagreement stays unknown.
 """
 
@@ -12,7 +12,6 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -111,16 +110,21 @@ def unflatten_params(vector: Tensor, like: Params) -> Params:
 
 
 def _place_sample(own: Tensor, host: Host) -> Tensor:
-    """The drawn weights of the hosted agent in their place among all agents' [m * drawn], zeros elsewhere."""
+    """Some weights of the hosted agent in their place among all agents' [m * count], zeros elsewhere."""
     m, (agent,) = host.num_agents, host.agents
     count = min(len(own), max(1, SAMPLED_NUMBERS // m))
-    drawn = own
-    if count < len(own):
-        chosen = np.random.default_rng(host.training.seed).choice(len(own), count, replace=False)
-        drawn = own[torch.from_numpy(chosen)]
     placed = own.new_zeros(m, count)
-    placed[agent] = drawn
+    placed[agent] = own if count == len(own) else own[torch.arange(count) * _find_stride(len(own)) % len(own)]
     return placed.flatten()
+
+
+def _find_stride(size: int) -> int:
+    """A stride near the golden section, coprime to the size: its multiples are all different and evenly spread, in no
+    step with the rows of a matrix (Weyl 1916)."""
+    stride = round(size * (math.sqrt(5) - 1) / 2)
+    while math.gcd(stride, size) > 1:
+        stride += 1
+    return stride
 
 
 def _relabel(

@@ -15,5 +15,7 @@ The code is organised as follows:
     shard      gossamer shard
     keys       gossamer keys
     peer       gossamer peer
+    status     gossamer status
+    gather     gossamer gather
     reproduce  gossamer reproduce
 """

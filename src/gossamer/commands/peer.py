@@ -2,15 +2,17 @@
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.console import Console
 
 from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, print_json, report_errors
 from gossamer.commands.options import LogLevel, RecordMessages
+from gossamer.files import PRIVATE
 from gossamer.peers.network.addresses import check_address
 
 NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
@@ -21,6 +23,8 @@ gossamer peer shards/agent-3
 gossamer peer shards/agent-3 --give-up 600
 
 gossamer peer shards/agent-3 --record
+
+gossamer peer shards/agent-3 --serve
 """
 
 
@@ -46,6 +50,10 @@ def peer(
         ),
     ] = None,
     record: RecordMessages = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Stay when all agents have finished, and answer gossamer predict, until Ctrl-C."),
+    ] = False,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     log_level: LogLevel = "info",
@@ -68,17 +76,35 @@ def peer(
         )
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    options = PeerOptions(report_every=2.0, give_up=give_up, record=record)
+    options = PeerOptions(report_every=2.0, give_up=give_up, record=record, serve=serve, on_finished=_show_result)
     if report:
-        options = PeerOptions(print_json, give_up=give_up, record=record)
+        options = replace(options, on_report=print_json, report_every=0.5, on_finished=lambda state: None)
     try:
         with keep_memory():
-            result = run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
+            run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbourError, LeftEarlyError) as error:
         print_error(error)
         raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
-    if not report:
-        err.print(f"weights and metrics: [bold]{escape(str(result))}[/]", highlight=False, soft_wrap=True)
+
+
+def _show_result(folder: Path) -> None:
+    """Print and draw what an agent knows of its run."""
+    from gossamer.agents.scores import choose_score
+    from gossamer.data.tasks import infer_stored_task
+    from gossamer.report.agent_tables import show_agent_result
+    from gossamer.report.curves import draw_curves
+    from gossamer.runs.evaluations import read_evaluations
+    from gossamer.runs.manifests import Evaluation
+    from gossamer.runs.run_json import read_manifest, read_run_settings
+
+    manifest, settings = read_manifest(folder), read_run_settings(folder)
+    agent, data = manifest.agent or 0, manifest.data
+    if (folder / "metrics.jsonl").is_file():
+        history: Any = read_evaluations(folder / "metrics.jsonl", Evaluation)
+        score = choose_score(settings.score, infer_stored_task(data.task, data.class_names))
+        title = f"{data.name}, {settings.agents} agents"
+        draw_curves(folder / "curves.png", {"distributed": history}, score, title, PRIVATE)
+    show_agent_result(Console(), agent, folder, manifest)
 
 
 def _leave_with_parent() -> None:

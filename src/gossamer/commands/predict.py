@@ -12,6 +12,8 @@ from gossamer.commands import logs
 from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import LogLevel
 from gossamer.errors import GossamerError
+from gossamer.report.score_text import format_score, label_score
+from gossamer.runs.shares import is_agent_folder
 
 if TYPE_CHECKING:
     from gossamer.data import DataGraph
@@ -25,18 +27,21 @@ gossamer predict runs/digits-1 --data new.npz --out new.csv
 
 gossamer predict runs/digits-1 --data new.npz --agents
 
+gossamer predict agent-0 --data new-patients
+
 torchrun --nproc-per-node 2 -m gossamer predict runs/digits-1
 """
 
 
 @report_errors
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, or an agent's folder.")],
     data: Annotated[
         str | None,
         typer.Option(
             metavar="DATASET",
-            help="Another graph with the same features, as gossamer train takes it; labels are not needed.",
+            help="Another graph with the same features, as gossamer train takes it; labels are not needed. For an "
+            "agent: its new vertices, and their edges among each other and to its own.",
             show_default=False,
         ),
     ] = None,
@@ -48,6 +53,17 @@ def predict(
             "the mean weights.",
         ),
     ] = False,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="For an agent: predict from the rows of its neighbours at the end of the run, even if it serves.",
+        ),
+    ] = False,
+    give_up: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="For an agent that serves: wait so long for its neighbours."),
+    ] = 30.0,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write a column for each class, as --data always does.")
     ] = False,
@@ -68,6 +84,9 @@ def predict(
 
     With --data, predict another graph: centrally with the mean of the agents' weights, or over the agents. Where it has
     labels, as gossamer train takes them, the score on them is printed, too.
+
+    Of an agent's folder, predict that agent's vertices: with its neighbours, by a forward pass of all agents that run
+    gossamer peer --serve, or alone, from the rows that they sent at the end of the run.
     """
     logs.configure(log_level)
     if agents and data is None:
@@ -79,7 +98,9 @@ def predict(
     from gossamer.engines.simulation import start_run
     from gossamer.report import bars
 
-    if data is not None:
+    if is_agent_folder(folder):
+        _predict_agent(folder, data, alone, give_up, out, as_json)
+    elif data is not None:
         _predict_data(folder, data, agents, out, as_json)
     elif on_ranks:
         from gossamer.commands.ranks import join_ranks
@@ -95,11 +116,38 @@ def predict(
         _predict(folder, graph, start_run, out, as_json, probabilities)
 
 
+def _predict_agent(
+    folder: Path, data: str | None, alone: bool, give_up: float, out: Path | None, as_json: bool
+) -> None:
+    """Predict the vertices of one agent, with its neighbours or alone."""
+    from gossamer.peers.prediction import TrainedAgent, ask_neighbours
+    from gossamer.report.predictions import write_agent_predictions
+
+    agent = TrainedAgent(folder)
+    answer = None if alone else ask_neighbours(agent.state, give_up)
+    found = agent.predict(None if answer is None else answer.rows, None if data is None else Path(data))
+    name = "predictions.csv" if data is None else f"predictions-{Path(data).stem}.csv"
+    target = out or agent.state / name
+    scores = write_agent_predictions(target, found)
+    how = "alone, from the rows that its neighbours sent at the end of the run"
+    if answer is not None:
+        how = f"with its neighbours ({1000 * answer.seconds:.0f} ms)"
+    if as_json:
+        about = {"predictions": str(target), "vertices": len(found.vertices), "alone": answer is None}
+        about |= {mask: {score: value} for mask, (score, value) in scores.items()}
+        print_json(about if answer is None else about | {"seconds": answer.seconds})
+        return
+    console = Console()
+    console.print(f"Agent {agent.shard.membership.agent} predicts {how}.", highlight=False)
+    for mask, (score, value) in scores.items():
+        console.print(f"On its {mask} vertices: {label_score(score)} {format_score(score, value)}", highlight=False)
+    _print_target(len(found.vertices), target)
+
+
 def _predict_data(folder: Path, data: str, over_agents: bool, out: Path | None, as_json: bool) -> None:
     """Predict another graph than the run's own."""
     from gossamer.engines.simulation import start_run
     from gossamer.report.predictions import write_predictions
-    from gossamer.report.score_text import format_score, label_score
     from gossamer.runs.inference import predict_unlabelled, score_labelled
     from gossamer.runs.trained import read_trained
 
@@ -115,7 +163,7 @@ def _predict_data(folder: Path, data: str, over_agents: bool, out: Path | None, 
         for name, score in scores.items():
             shown = f"{label_score(name)} {format_score(name, score)}"
             Console().print(f"On the labels of {escape(found.graph.name)}: {shown}", highlight=False)
-        _print_target(found.graph, target)
+        _print_target(found.graph.num_vertices, target)
 
 
 def _predict(
@@ -135,8 +183,8 @@ def _predict(
         print_json({"predictions": str(target), **scores})
     else:
         terminal.show_scores(Console(), {"distributed": scores}, run.score.name)
-        _print_target(graph, target)
+        _print_target(graph.num_vertices, target)
 
 
-def _print_target(graph: "DataGraph", target: Path) -> None:
-    Console().print(f"Predictions of {graph.num_vertices} vertices: [bold]{escape(str(target))}[/]", highlight=False)
+def _print_target(count: int, target: Path) -> None:
+    Console().print(f"Predictions of {count} vertices: [bold]{escape(str(target))}[/]", highlight=False, soft_wrap=True)

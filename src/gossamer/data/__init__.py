@@ -25,6 +25,7 @@ The code is organised as follows:
     saving     a DataGraph as an .npz file, and back
     unlabelled graphs to predict on, which need no labels
     site       one site's part of a graph that nobody has as a whole
+    new_vertices   vertices of an agent that its network was not trained with
     fetch      files of known data sets: found, or downloaded and verified
 Here stand the table of data sets by name, and `load`.
 """

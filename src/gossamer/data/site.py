@@ -161,8 +161,8 @@ def _targets(
 def _of_tables(folder: Path, classes: Sequence[str] | None, several: bool) -> dict[str, Any]:
     names, features = read_features(folder / "features.csv")
     number = {name: i for i, name in enumerate(names)}
-    own = np.array([_vertex(name, folder / "features.csv") for name in names])
-    owners = {_vertex(v, folder / "owners.csv"): k for v, k in read_owners(folder / "owners.csv").items()}
+    own = np.array([parse_vertex(name, folder / "features.csv") for name in names])
+    owners = {parse_vertex(v, folder / "owners.csv"): k for v, k in read_owners(folder / "owners.csv").items()}
     edges, weights = read_edges(
         folder / "edges.csv", {str(v): v for v in [*own.tolist(), *owners]}, "features.csv or owners.csv"
     )
@@ -199,39 +199,46 @@ def _of_tables(folder: Path, classes: Sequence[str] | None, several: bool) -> di
     }
 
 
-def _vertex(name: str, path: Path) -> int:
+def parse_vertex(name: str, path: Path) -> int:
+    """The number of a vertex in a table."""
     if not name.isascii() or not name.isdigit() or len(name) > 19 or int(name) >= 2**62:
         raise GossamerError(f"{path}: vertices must be named by numbers that all sites agree on, got {shown(name)}")
     return int(name)
 
 
-def _of_npz(path: Path) -> dict[str, Any]:
+def read_site_arrays(path: Path, names: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
+    """Arrays of an .npz file, features among them."""
     with open_arrays(path) as file:
         sparse_parts = [f"features.{part}" for part in CSR]
         is_sparse = file.keys.issuperset(sparse_parts)
-        needed = [*ARRAYS, *(sparse_parts if is_sparse else ["features"])]
+        needed = [*names, *(sparse_parts if is_sparse else ["features"])]
         missing = set(needed) - file.keys
         if missing:
             raise GossamerError(f"{path} has no array {', '.join(sorted(missing))}")
-        arrays = file.read([*needed, *(key for key in OPTIONAL_ARRAYS if key in file.keys)])
+        arrays = file.read([*needed, *(key for key in optional if key in file.keys)])
     if is_sparse:
         arrays["features"] = make_csr(path, "features", {part: arrays[f"features.{part}"] for part in CSR})
-    owners = _whole(path, arrays, "owners", 2)
+    return arrays
+
+
+def _of_npz(path: Path) -> dict[str, Any]:
+    arrays = read_site_arrays(path, ARRAYS, OPTIONAL_ARRAYS)
+    owners = take_whole_numbers(path, arrays, "owners", 2)
     if len(np.unique(owners[:, 0])) != len(owners):
         raise GossamerError(f"{path}: owners name a vertex twice; expected one agent for each vertex of other sites")
     return {
-        "own": _whole(path, arrays, "vertices", 1),
+        "own": take_whole_numbers(path, arrays, "vertices", 1),
         "features": arrays["features"],
         "targets": arrays["targets"],
         "masks": {split: arrays[split] for split in SPLITS},
-        "edges": _whole(path, arrays, "edges", 2),
+        "edges": take_whole_numbers(path, arrays, "edges", 2),
         "weights": arrays.get("weights"),
         "owners": {int(v): int(k) for v, k in owners},
         "sample_weights": arrays.get("sample_weights"),
     }
 
 
-def _whole(path: Path, arrays: dict[str, Any], name: str, ndim: int) -> NDArray[np.int64]:
+def take_whole_numbers(path: Path, arrays: dict[str, Any], name: str, ndim: int) -> NDArray[np.int64]:
     """Require an array of whole numbers, [n] or [n, 2]."""
     array = arrays[name]
     if array.size == 0:

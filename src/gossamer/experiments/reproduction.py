@@ -9,8 +9,8 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.files import write_atomically
-from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.documents import read_json, to_json
+from gossamer.runs.run_json import GOSSAMER_VERSION
 
 ExperimentProgress = Callable[[int, int, str], None]  # called with the parts done, all parts, and the last one's text
 

@@ -3,12 +3,17 @@
 The code is organised as follows:
     process           the process of a peer: shard, transport and protocol joined
     progress          reports of a peer's progress, and log lines
+    agent_folders     an agent's shard, and in it the folder of its run
+    status            where an agent stands, read from its folder
     shard_work        training from a share that was cut
     staged_work       the same in two stages: an encoder, then the graph network
     site_work         planning at a site, whose share no one has cut, then training
     program           a training run as one generator of exchanges, and its schedule
     evaluation        evaluations of the whole network, and the end of a run
     results           the run directory that an agent leaves behind
+    prediction        an agent's predictions after the run, from its neighbours' rows
+    serving           forward passes after the run, on demand
+    local_requests    requests to an agent's process from others on its machine
     sender_lists      signed lists of who sends to whom in masked consensus, between sites
     sessions          log of the sessions whose pads an agent has drawn
     recorder          messages that an agent receives, kept for an audit

@@ -18,6 +18,12 @@ CHECKPOINT_NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors")
 _logger = logging.getLogger(__name__)
 
 
+def find_checkpoints(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a folder, ascending."""
+    names = (CHECKPOINT_NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(int(name[1]) for name in names if name is not None)
+
+
 @dataclass(frozen=True)
 class EpochStore:
     """An agent's epoch, and who is done. Files are written whole or not at all."""
@@ -131,8 +137,7 @@ class CheckpointStore(EpochStore):
         return unpack_state(tensors)
 
     def _stored(self) -> list[int]:
-        names = (CHECKPOINT_NAME.fullmatch(path.name) for path in self.folder.iterdir())
-        return sorted(int(name[1]) for name in names if name is not None)
+        return find_checkpoints(self.folder)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step}.safetensors"

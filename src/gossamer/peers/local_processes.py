@@ -11,19 +11,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
 from gossamer.agents.salts import Secrets
 from gossamer.errors import GossamerError
 from gossamer.files import make_private
+from gossamer.peers.agent_folders import run_folder
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
-from gossamer.peers.process import run_folder
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
-from gossamer.peers.shards.shard import cut_shards, write_shard
+from gossamer.peers.shards.shard import cut_shards, read_shard, write_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
 from gossamer.runs.settings import Settings
@@ -55,6 +56,21 @@ def write_local_shards(
             write_secrets(state / SECRETS_FILE, secrets.select([shard.membership.agent]))
         folders.append(own)
     return folders
+
+
+def move_ports(folders: list[Path]) -> None:
+    """Give agents on this machine ports that are free now; nothing else of their shards changes."""
+    shards = [read_shard(folder) for folder in folders]
+    ports = find_free_ports(len(shards))
+
+    def move(agent: int, contact: Contact) -> Contact:
+        return replace(contact, address=f"127.0.0.1:{ports[agent]}")
+
+    for folder, shard in zip(folders, shards, strict=True):
+        own = shard.membership
+        neighbours = {z: move(z, contact) for z, contact in own.neighbours.items()}
+        membership = replace(own, contact=move(own.agent, own.contact), neighbours=neighbours)
+        write_shard(folder, replace(shard, membership=membership))
 
 
 def find_free_ports(count: int) -> list[int]:

@@ -1,10 +1,10 @@
 """A peer: one agent in a process of its own, trained with its neighbours over the network (Algorithm 1).
 
 Leaves in its shard a folder for the run: `epoch` and checkpoints to recover from, `secrets.json` (its secret, which
-decides dropout masks and quantisation noise), `metrics.jsonl` (its sums for each evaluation), `refused.jsonl` (the
-refusal log), `recorded` (received messages, if it records), `weights.safetensors` (its own weights, [1, in, out] and so
-on), `done` once it has finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was
-planned.
+decides dropout masks and quantisation noise), `evaluations.jsonl` (its sums for each evaluation, and what it knows of
+all agents'), `refused.jsonl` (the refusal log), `recorded` (received messages, if it records), `done` once it has
+finished and `all-done` once it knows that all have; a site's also `planned`, the shard that was planned. When it has
+finished, the folder is a run directory (results.py).
 """
 
 import gc
@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,11 +21,20 @@ import torch
 from gossamer.errors import GossamerError, naming
 from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.network.keys import read_key
 from gossamer.peers.network.sockets import OnRefused, Sockets, derive_public_key
 from gossamer.peers.network.transport import Transport
-from gossamer.peers.progress import PeerReport, ProgressLog, join_numbers, make_report, training_step_of
+from gossamer.peers.prediction import TrainedAgent
+from gossamer.peers.progress import (
+    PeerReport,
+    ProgressLog,
+    join_numbers,
+    make_report,
+    training_step_of,
+    write_status,
+)
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import Program
 from gossamer.peers.protocol.member import ISOLATION_TIMEOUT, Member
@@ -33,13 +43,13 @@ from gossamer.peers.protocol.statements import max_status_bytes
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 from gossamer.peers.scheduling import batch_scheduling
+from gossamer.peers.serving import Server
 from gossamer.peers.shard_work import Work
 from gossamer.peers.shards.membership import Membership
 from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.site_work import SiteWork
 from gossamer.peers.staged_work import make_work
-from gossamer.runs.shares import MANIFEST
 
 BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
@@ -63,6 +73,8 @@ class PeerOptions:
     report_every: float = 0.5  # seconds
     give_up: float | None = None  # seconds; None: never
     record: bool = False  # messages, for an audit
+    serve: bool = False  # stay for inference when all agents have finished
+    on_finished: Callable[[Path], None] = lambda folder: None  # takes the run directory, before the agent serves
 
 
 def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen: str | None = None) -> Path:
@@ -102,7 +114,7 @@ def _train(
 ) -> None:
     agent = shard.membership.agent
     remove_unfinished(folder)
-    log, refusals = EvaluationLog(folder / "evaluations.jsonl"), RefusalLog(folder / "refused.jsonl", agent)
+    log, refusals = EvaluationLog(folder / EVALUATIONS_FILE), RefusalLog(folder / "refused.jsonl", agent)
     work: Work
     if isinstance(shard, Shard):
         work = make_work(shard, folder, log, signatures, options.record)
@@ -138,27 +150,17 @@ def _train(
             time.monotonic(),
             lambda sender, refused: refusals.add(sender, refused.reason, refused.detail),
         )
-        _drive(member, transport, log, refusals, options, work.first)
+        sources = transport, log, refusals
+        write_report = partial(_report, sources=sources, options=options, folder=folder, first=work.first)
+        _drive(member, transport, refusals, options, work.first, write_report)
+        options.on_finished(folder)
+        if options.serve:
+            _, host = TrainedAgent(folder.parent).make_host()
+            _logger.info("agent %d: all agents have finished; serving", agent)
+            server = Server(folder, host, config, transport)
+            server.run(member, lambda serving: write_report(member, time.monotonic(), serving=serving))
     finally:
         transport.close()
-
-
-def run_folder(folder: Path, membership: Membership) -> Path:
-    """The folder within a shard for the persistent state and the results of its run."""
-    return folder / f"run-{membership.run}"
-
-
-def read_trained_shard(folder: Path) -> tuple[Shard, Path]:
-    """The shard of an agent, as a site has planned it if no one has cut it, and the folder of its run."""
-    if not is_site(folder):
-        shard = read_shard(folder)
-        return shard, run_folder(folder, shard.membership)
-    state = run_folder(folder, read_site_shard(folder).membership)
-    if not (state / "planned" / MANIFEST).is_file():
-        raise GossamerError(
-            f"the site of {folder} has not planned its share with the others yet; run gossamer peer {folder}"
-        )
-    return read_shard(state / "planned"), state
 
 
 def read_secret(folder: Path, membership: Membership) -> str:
@@ -174,10 +176,32 @@ def read_secret(folder: Path, membership: Membership) -> str:
     return secret
 
 
+def _report(
+    member: Member,
+    now: float,
+    sources: "tuple[Transport, EvaluationLog, RefusalLog]",
+    options: PeerOptions,
+    folder: Path,
+    first: int,
+    serving: Member | None = None,
+) -> PeerReport:
+    """Pass on and store the agent's progress."""
+    report = make_report(member, *sources, now, first, serving)
+    write_status(folder, report)
+    options.on_report(report)
+    return report
+
+
 def _drive(
-    member: Member, transport: Transport, log: EvaluationLog, refusals: RefusalLog, options: PeerOptions, first: int
+    member: Member,
+    transport: Transport,
+    refusals: RefusalLog,
+    options: PeerOptions,
+    first: int,
+    write_report: Callable[[Member, float], PeerReport],
 ) -> None:
-    """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it."""
+    """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it; who
+    serves can tell them later."""
     gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
     agent, reported, progress = member.membership.agent, 0.0, ProgressLog()
     while True:
@@ -188,11 +212,9 @@ def _drive(
         member.tick(now)
         if now > began + options.report_every + BUSY_SECONDS:
             continue  # messages may have come during this agent's own arithmetic: read them before anyone is given up
-        leaving = member.may_leave(now)
+        leaving = member.may_leave(now) or (options.serve and member.all_done)
         if now >= reported + options.report_every or leaving:
-            report = make_report(member, transport, log, refusals, now, first)
-            progress.add(report, now)
-            options.on_report(report)
+            progress.add(write_report(member, now), now)
             reported = now
         if leaving and member.all_done:
             return

@@ -1,14 +1,18 @@
 """Progress of a peer: a report as one JSON object, and log lines about what has changed."""
 
 import logging
+import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypedDict
 
+from gossamer.files import PRIVATE, write_atomically
 from gossamer.peers.evaluation_log import AgentMetrics, EvaluationLog
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
+from gossamer.runs.documents import to_json
 
 
 class PeerReport(TypedDict):
@@ -31,8 +35,13 @@ class PeerReport(TypedDict):
     dropped: int
     cpu_seconds: float
     metrics: AgentMetrics | None  # sums of the last evaluation
+    steps: int  # of the run
+    serving: bool  # all agents have finished, and this one stays for inference
+    time: float  # of the report, seconds since 1970
+    process: int
 
 
+STATUS_FILE = "status.json"
 LOG_INTERVAL = 2.0  # seconds between two log lines, at least
 FIRST_WAIT, LONG_WAIT = 2.0, 15.0  # seconds of waiting that are logged first, and from which on at WARNING
 _logger = logging.getLogger(__name__)
@@ -40,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 def training_step_of(member: Member, first: int) -> int:
     """The training step of a member whose training begins at the protocol's step `first`."""
-    return max(0, member.position[0] - first)
+    return max(0, min(member.position[0], member.config.steps) - first)
 
 
 def join_numbers(agents: Sequence[int]) -> str:
@@ -48,9 +57,16 @@ def join_numbers(agents: Sequence[int]) -> str:
 
 
 def make_report(
-    member: Member, transport: Transport, log: EvaluationLog, refusals: RefusalLog, now: float, first: int
+    member: Member,
+    transport: Transport,
+    log: EvaluationLog,
+    refusals: RefusalLog,
+    now: float,
+    first: int,
+    serving: Member | None = None,
 ) -> PeerReport:
-    """The agent's progress and what it waits for."""
+    """The agent's progress and what it waits for, while it serves for the next pass of inference."""
+    waits = member if serving is None else serving
     return {
         "agent": member.membership.agent,
         "step": training_step_of(member, first),
@@ -59,8 +75,8 @@ def make_report(
         "finished": member.finished,
         "all_done": member.all_done,
         "neighbours": list(member.membership.neighbours),
-        "waiting_for": list(member.waiting_for),
-        "waited": round(now - member.waiting_since, 1),
+        "waiting_for": list(waits.waiting_for),
+        "waited": round(now - waits.waiting_since, 1),
         "bytes_in": sum(transport.bytes_in.values()),
         "bytes_out": sum(transport.bytes_out.values()),
         "planned_bytes": dict(member.sent_bytes),
@@ -69,7 +85,16 @@ def make_report(
         "dropped": transport.dropped,
         "cpu_seconds": round(time.process_time(), 3),
         "metrics": log.last,
+        "steps": member.config.steps - first,
+        "serving": serving is not None,
+        "time": round(time.time(), 3),
+        "process": os.getpid(),
     }
+
+
+def write_status(folder: Path, report: PeerReport) -> None:
+    """Leave a report in the folder of the run, for gossamer status."""
+    write_atomically(folder / STATUS_FILE, to_json(report).encode(), PRIVATE, durable=False)
 
 
 class ProgressLog:

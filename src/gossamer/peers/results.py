@@ -10,9 +10,11 @@ transform.safetensors  of features and targets, if they were standardised; encod
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from gossamer.agents.host import Host
 from gossamer.agents.scores import Scores, choose_score
@@ -22,17 +24,18 @@ from gossamer.machine import as_size
 from gossamer.peers.evaluation import Closing, ReceivedRows
 from gossamer.peers.evaluation_log import AgentMetrics, read_evaluation_log, score_agents
 from gossamer.peers.shards.shard import Shard
-from gossamer.runs.directory import write_manifest
 from gossamer.runs.encoders import ENCODER_FILE
 from gossamer.runs.evaluations import write_evaluations
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.records import Record
+from gossamer.runs.run_json import write_manifest
 from gossamer.runs.stages import ENCODER
 from gossamer.runs.tensors import read_tensors, write_tensors
 from gossamer.runs.trained import MEAN_FILE
 from gossamer.runs.transforms import TRANSFORM_FILE, write_transform
 
 ROWS_FILE = "rows.safetensors"
+MAX_EXCHANGES = 1 << 20  # of a forward pass, in a file that may be damaged
 MAX_ROWS_BYTES = 1 << 30  # beyond which rows are not kept: those of many time steps
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ def write_result(folder: Path, shard: Shard, kept: Host, closing: Closing, log: 
     write_rows(folder, closing.rows)
     share, settings = shard.share, shard.settings
     if share.transform is not None:
-        write_transform(folder / TRANSFORM_FILE, share.transform)
+        write_transform(folder / TRANSFORM_FILE, share.transform, PRIVATE)
     if settings.encodes:
         weights = read_tensors(folder / ENCODER / "weights.safetensors")
         first = {name: part for name, part in weights.items() if name.startswith("layer.0.")}
@@ -66,13 +69,13 @@ def write_result(folder: Path, shard: Shard, kept: Host, closing: Closing, log: 
         record = next(one for one in history if one["step"] == kept.step)
         record["disagreement"], record["stationarity"] = closing.disagreement, closing.stationarity
         track_best(history)
-        write_evaluations(folder / "metrics.jsonl", history)
+        write_evaluations(folder / "metrics.jsonl", history, PRIVATE)
         summary["best_stationarity"] = history[-1]["best_stationarity"]
         whole: Scores = {"train": record["train"], "validation": record["validation"], "test": record["test"]}
         summary = {"distributed": whole, **summary}
     identity = shard.identity or DataIdentity(name=settings.dataset, fingerprint="", task=kept.task)
     more = {"agent": shard.membership.agent, **({} if settings.public_randomness else {"secrets": True})}
-    write_manifest(folder, settings, identity, logged[-1]["step"], True, more, summary)
+    write_manifest(folder, settings, identity, logged[-1]["step"], True, more, summary, PRIVATE)
 
 
 def make_history(logged: Sequence[AgentMetrics], score: str) -> list[Record]:
@@ -109,7 +112,7 @@ def track_best(history: Sequence[Record]) -> None:
 
 def write_rows(folder: Path, rows: ReceivedRows) -> None:
     """Write the neighbours' rows of a forward pass."""
-    named = {f"{number}.{sender}": part for number, one in enumerate(rows) for sender, part in one.items()}
+    named = name_rows(rows)
     size = sum(part.numel() * part.element_size() for part in named.values())
     if size > MAX_ROWS_BYTES:
         _logger.warning(
@@ -119,10 +122,10 @@ def write_rows(folder: Path, rows: ReceivedRows) -> None:
         )
         (folder / ROWS_FILE).unlink(missing_ok=True)
         return
-    write_tensors(folder / ROWS_FILE, named, PRIVATE, exchanges=str(len(rows)))
+    write_tensors(folder / ROWS_FILE, named, PRIVATE)
 
 
-def read_rows(folder: Path) -> ReceivedRows:
+def read_neighbour_rows(folder: Path) -> ReceivedRows:
     """Rows that neighbours sent in the last forward pass."""
     path = folder / ROWS_FILE
     if not path.is_file():
@@ -130,14 +133,21 @@ def read_rows(folder: Path) -> ReceivedRows:
             f"{folder} holds no rows of neighbours to predict from; start all agents with gossamer peer --serve, and "
             "predict again"
         )
+    return order_rows(read_tensors(path), str(path))
+
+
+def name_rows(rows: ReceivedRows) -> dict[str, Tensor]:
+    """Rows by names of the number of an exchange and the sender."""
+    return {f"{number}.{sender}": part for number, one in enumerate(rows) for sender, part in one.items()}
+
+
+def order_rows(named: Mapping[str, Tensor], source: str) -> ReceivedRows:
+    """Rows by exchange and sender again."""
     rows: ReceivedRows = []
-    for name, part in read_tensors(path).items():
+    for name, part in named.items():
         number, _, sender = name.partition(".")
         if not (number.isdigit() and sender.isdigit() and len(name) < 40):
-            raise GossamerError(f"{path} holds {name!r}, expected the number of an exchange and a sender")
+            raise GossamerError(f"{source} holds {name!r}, expected the number of an exchange and a sender")
         rows.extend({} for _ in range(len(rows), min(int(number), MAX_EXCHANGES) + 1))
         rows[min(int(number), MAX_EXCHANGES)][int(sender)] = part
     return rows
-
-
-MAX_EXCHANGES = 1 << 20  # of a forward pass, in a file that may be damaged

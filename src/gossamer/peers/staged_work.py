@@ -52,6 +52,11 @@ def make_work(
     return ShardWork(shard, host, settings, folder, log, signatures, record)
 
 
+def read_handed(folder: Path) -> NDArray[Any]:
+    """What a stage, whose folder this is, has handed over."""
+    return read_arrays(folder / HANDED_FILE)["handed"]
+
+
 def count_protocol_steps(settings: Settings) -> int:
     """Steps of the protocol in which a run is trained."""
     stages = list_stages(settings)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # of annotations alone: the network's libraries are not neede
     from gossamer.peers.progress import PeerReport
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard
+    from gossamer.peers.status import AgentStatus
+    from gossamer.runs.manifests import RunManifest
 
 
 def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder: Path) -> None:
@@ -36,6 +38,69 @@ def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder:
             shard.membership.contact.address,
         )
     console.print(table)
+
+
+def status_table(agents: "Sequence[AgentStatus]") -> Table:
+    """Table of agents with what each waits for; without lines between columns, to fit in 80 characters."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("agent", "state", "step", "loss", "score", "waits for", "epoch", "refused", "checkpoint"):
+        table.add_column(heading, justify="left" if heading in ("state", "waits for") else "right", no_wrap=True)
+    for one in agents:
+        waits = ", ".join(map(str, one["waiting_for"]))
+        waited = one["waited"] or 0.0
+        table.add_row(
+            str(one["agent"]),
+            one["state"],
+            f"{'-' if one['step'] is None else one['step']} of {one['steps']}",
+            format_score("loss", one["loss"]),
+            format_score("loss", one["score"]),
+            f"{waits} since {format_age(waited)}" if waits and waited >= 1 else waits,
+            "-" if one["epoch"] is None else str(one["epoch"]),
+            str(one["refused"]),
+            "-" if one["checkpoint_age"] is None else f"{format_age(one['checkpoint_age'])} ago",
+        )
+    return table
+
+
+def format_age(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def show_agent_result(console: Console, agent: int, folder: Path, manifest: "RunManifest") -> None:
+    """Print the result of one agent: the scores of the whole network, as far as it knows them, and of its own."""
+    summary, main = manifest.summary, manifest.summary["score"]
+    title = f"Agent {agent} of {manifest.settings['agents']}, {summary['steps']} steps"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in ("vertices", "training loss", "train", "validation", "test"):
+        table.add_column(heading, justify="left" if heading == "vertices" else "right")
+    for key, name in (("distributed", "of all agents"), ("own", "of this agent")):
+        scores = summary.get(key)
+        if scores is not None:
+            shown = (format_score(main, scores[mask].get(main)) for mask in ("train", "validation", "test"))
+            table.add_row(name, format_score("loss", scores["train"].get("loss")), *shown)
+    table.caption = f"train, validation, test: {label_score(main)}"
+    console.print(table)
+    if "distributed" not in summary:
+        console.print("The run is private: no scores are summed over agents.", highlight=False)
+    known = [
+        f"{name} {summary[key]:.2e}"
+        for key, name in (("disagreement", "disagreement between agents"), ("stationarity", "g^t at the mean weights"))
+        if summary.get(key) is not None
+    ]
+    if known:
+        console.print(f"At the end: {', '.join(known)}.", highlight=False)
+    if summary["best_step"] != summary["steps"]:
+        console.print(f"Kept: the weights of step {summary['best_step']}.", highlight=False)
+    console.print(
+        f"Run directory: [bold]{escape(str(folder))}[/] (this agent's weights in weights.safetensors, the mean of all "
+        "agents' in mean.safetensors)",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def process_table(

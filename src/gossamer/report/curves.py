@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from gossamer.files import write_atomically
+from gossamer.files import ALL_MAY_READ, write_atomically
 from gossamer.report.score_text import label_score
 from gossamer.runs.records import Record
 
@@ -27,8 +27,12 @@ class _Look(TypedDict):
     linewidth: float
 
 
-def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], score: "ScoreKind", title: str) -> None:
-    """Draw the evaluations of each model with the score that they are validated on; written whole or not at all."""
+def draw_curves(
+    path: Path, histories: Mapping[str, Sequence[Record]], score: "ScoreKind", title: str, mode: int = ALL_MAY_READ
+) -> None:
+    """Draw the evaluations of each model with the score that they are validated on; written whole or not at all.
+
+    Where the disagreement was measured at some evaluations alone, it has a point for each of them."""
     from matplotlib.figure import Figure  # here, because it takes a second that other commands need not wait
 
     figure = Figure(figsize=(12, 3.8), layout="constrained")
@@ -45,7 +49,14 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], score: "S
         if name == "distributed":
             # Agents that start alike do not disagree at first, and a logarithm has no place for that.
             shown = [record["disagreement"] or math.nan for record in history]
-            apart.plot(steps, shown if any(value > 0 for value in shown) else [0.0] * len(steps), **look)
+            unknown = all(math.isnan(record["disagreement"]) for record in history)
+            if any(value > 0 for value in shown):
+                marker = "o" if sum(map(math.isnan, shown)) > 1 else ""
+                apart.plot(steps, shown, marker=marker, **look)
+            elif not unknown:
+                apart.plot(steps, [0.0] * len(steps), **look)
+            else:
+                apart.text(0.5, 0.5, "not measured", ha="center", va="center", transform=apart.transAxes)
     loss.set(title="Training loss", xlabel="step", yscale="log")
     held_out.set(title="Test score", xlabel="step", ylabel=label_score(score.name))
     if not score.higher_is_better:
@@ -56,7 +67,7 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[Record]], score: "S
     tidy(loss, held_out, apart)
     held_out.legend(frameon=False, reverse=True)
     figure.suptitle(title)
-    save_figure(figure, path)
+    save_figure(figure, path, mode)
 
 
 def tidy(*plots: "Axes") -> None:
@@ -66,7 +77,7 @@ def tidy(*plots: "Axes") -> None:
         axes.spines[["top", "right"]].set_visible(False)
 
 
-def save_figure(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: Path, mode: int = ALL_MAY_READ) -> None:
     """Render a figure to a PNG (or PDF, by the suffix) beside `path` and rename it."""
     buffer = io.BytesIO()
     if path.suffix == ".pdf":
@@ -77,4 +88,4 @@ def save_figure(figure: "Figure", path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue(), mode)

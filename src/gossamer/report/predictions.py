@@ -2,7 +2,9 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,9 @@ from torch import Tensor
 from gossamer.data import DataGraph, name_classes
 from gossamer.data.label_tables import JOINT, NONE_OF_THEM
 from gossamer.files import write_atomically
+
+if TYPE_CHECKING:
+    from gossamer.peers.prediction import AgentPrediction
 
 CHANCE = 0.5  # above which a label is predicted
 
@@ -28,12 +33,35 @@ def write_predictions(
     Without an assignment there is no column agent. `probabilities` adds a column probability_NAME for each class.
     """
     names = graph.names or [str(i) for i in range(graph.num_vertices)]
+    _write(path, names, assignment, outputs, name_classes(graph), graph.task, probabilities)
+
+
+def write_agent_predictions(path: Path, found: "AgentPrediction") -> dict[str, tuple[str, float]]:
+    """Write the predictions of one agent's vertices, with a column for each class, and return the accuracy or mean
+    squared error on each mask of its vertices that have targets."""
+    identity, task = found.identity, found.identity.task or "multiclass"
+    names = identity.class_names
+    if names is None and task != "regression":
+        names = [str(c) for c in range(found.outputs.shape[-1])]
+    agents = np.full(len(found.vertices), found.share.agents[0])
+    _write(path, list(map(str, found.vertices.tolist())), agents, found.outputs, names, task, probabilities=True)
+    return found.score()
+
+
+def _write(
+    path: Path,
+    names: Sequence[str],
+    assignment: NDArray[np.int64] | None,
+    outputs: Tensor,
+    class_names: Sequence[str] | None,
+    task: str,
+    probabilities: bool,
+) -> None:
     owners: list[list[int]] = [[]] * len(names) if assignment is None else [[k] for k in assignment.tolist()]
     first = ["vertex"] if assignment is None else ["vertex", "agent"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    class_names = name_classes(graph)
-    if class_names is not None and graph.task == "multilabel":
+    if class_names is not None and task == "multilabel":
         writer.writerow([*first, "labels", *(f"probability_{name}" for name in class_names)])
         for name, k, row in zip(names, owners, outputs.sigmoid().tolist(), strict=True):
             found = [label for label, chance in zip(class_names, row, strict=True) if chance > CHANCE]

@@ -29,6 +29,8 @@ The code is organised as follows:
     summaries        scores and costs of a run as one object
     new_folders      empty folders for results, locked
     directory        the run directory on disk
+    run_json         run.json of a run directory, and the one in an agent's folder
+    joined           a deployment joined from all agents' shares
     encoders         files of a run's encoder and of its encodings
     trained          a trained network, apart from its data
     model_files      a trained network as a file, and back

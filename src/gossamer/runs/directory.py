@@ -16,15 +16,12 @@ encoder.safetensors    the agents' weights of the encoder, if there is one, `lay
 curves.png             drawn by the caller
 """
 
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from gossamer.agents.salts import Secrets
@@ -32,23 +29,23 @@ from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import lock_folder, remove_unfinished, write_atomically
 from gossamer.runs.arrays import StoredArrays
-from gossamer.runs.checkpoints import read_newest_checkpoint, write_checkpoint
-from gossamer.runs.documents import FORMAT, check_format, read_json, to_json, validate
+from gossamer.runs.checkpoints import NEWEST, read_newest_checkpoint, write_checkpoint
+from gossamer.runs.documents import to_json
 from gossamer.runs.encoders import ENCODER_FILE, ENCODINGS_FILE, read_encoder, read_encodings
 from gossamer.runs.evaluated_steps import find_evaluation
 from gossamer.runs.evaluations import append_evaluation, check_order, read_evaluations, write_evaluations
-from gossamer.runs.manifests import DataIdentity, Evaluation, ReferenceEvaluation, RunManifest
+from gossamer.runs.manifests import DataIdentity, Evaluation, ReferenceEvaluation
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Description, Record, Summary
 from gossamer.runs.run import Run, StartRun, restore_weights
+from gossamer.runs.run_json import read_manifest, read_run_settings, write_manifest
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets, write_secrets
 from gossamer.runs.settings import Settings
-from gossamer.runs.stored_settings import read_stored_settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
 
-GOSSAMER_VERSION = version("gossamer")
 INITIAL_FILE = "initial.safetensors"
+AGENTS_FOLDER = "agents"  # of a launch: the folders of its agents
 
 
 @contextmanager
@@ -157,45 +154,6 @@ def save_summary(folder: Path, run: Run, summary: Summary, complete: bool = Fals
     write_manifest(folder, run.whole_settings, data, run.host.step, complete, more, summary)
 
 
-def write_manifest(
-    folder: Path,
-    settings: Settings,
-    data: DataIdentity,
-    step: int,
-    complete: bool,
-    more: Mapping[str, Any],
-    summary: Mapping[str, Any],
-) -> None:
-    """Write run.json."""
-    content = {
-        "format": FORMAT,
-        "settings": settings.model_dump(mode="json"),
-        "data": data.model_dump(),
-        "versions": {
-            "gossamer": GOSSAMER_VERSION,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "step": step,
-        "complete": complete,
-        **more,
-        "summary": dict(summary),
-    }
-    write_atomically(folder / "run.json", (to_json(content, indent=2) + "\n").encode())
-
-
-def read_manifest(folder: Path) -> RunManifest:
-    """Read and validate run.json."""
-    path = folder / "run.json"
-    try:
-        content = read_json(path)
-    except OSError:
-        raise GossamerError(f"{folder} is not a run directory: it has no run.json") from None
-    check_format(content, path)
-    return validate(RunManifest, content, str(path))
-
-
 def read_plan(folder: Path) -> tuple[Settings, str, Description]:
     """Settings, fingerprint of the data, and the description of the deployment when its shares were cut."""
     manifest = read_manifest(folder)
@@ -204,25 +162,34 @@ def read_plan(folder: Path) -> tuple[Settings, str, Description]:
     return read_run_settings(folder), manifest.data.fingerprint, cast(Description, manifest.plan.model_dump())
 
 
-def read_run_settings(folder: Path) -> Settings:
-    """Settings of a run directory."""
-    return read_stored_settings(read_manifest(folder).settings, str(folder / "run.json"))
-
-
 def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None = None, shift: Any = None) -> Run:
     """A run at its last checkpoint, with another number of steps if given; `start` hosts it.
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    path, secrets = folder / SECRETS_FILE, None
-    if path.exists() or read_manifest(folder).secrets:  # a copy without it would go on with other random numbers
-        secrets = read_secrets(path, range(read_run_settings(folder).agents))
-    return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start, secrets))
+    if (folder / AGENTS_FOLDER).is_dir() and not (folder / NEWEST).is_file():
+        raise GossamerError(
+            f"{folder} is of a launch that has not ended, and its agents have the checkpoints: go on with gossamer "
+            f"launch --resume {folder}, or simulate the rest with gossamer train --resume {folder}"
+        )
+    return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start, _read_secrets(folder)))
+
+
+def _read_secrets(folder: Path) -> Secrets | None:
+    path = folder / SECRETS_FILE
+    if not path.exists() and not read_manifest(folder).secrets:
+        return None
+    return read_secrets(path, range(read_run_settings(folder).agents))  # without it random numbers would be others
 
 
 def read_start(folder: Path, graph: DataGraph, start: StartRun) -> Run:
     """A run of a directory as it stood at step 0."""
     return _start_stored(folder, graph, None, None, start)
+
+
+def read_first_stage(folder: Path, graph: DataGraph, start: StartRun, steps: int | None = None) -> Run:
+    """A run of a directory at step 0 of its first stage, with its secrets."""
+    return _start_stored(folder, graph, steps, None, start, _read_secrets(folder), encoded=False)
 
 
 def restore_checkpoint(folder: Path, run: Run) -> Run:
@@ -265,9 +232,16 @@ def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = N
 
 
 def _start_stored(
-    folder: Path, graph: DataGraph, steps: int | None, shift: Any, start: StartRun, secrets: Secrets | None = None
+    folder: Path,
+    graph: DataGraph,
+    steps: int | None,
+    shift: Any,
+    start: StartRun,
+    secrets: Secrets | None = None,
+    encoded: bool = True,
 ) -> Run:
-    """Start the run of a directory at step 0, with its stored assignment and C, on the same data."""
+    """Start the run of a directory at step 0, with its stored assignment and C, on the same data; of the graph network
+    if its vertices are `encoded`."""
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     if steps is not None and steps != settings.steps and settings.privacy_spec is not None:
         raise GossamerError(
@@ -285,7 +259,7 @@ def _start_stored(
     initial = stored if stored.is_file() else None
     try:
         given = {"assignment": assignment, "combination": combination, "shift": shift, "initial": initial}
-        if settings.encodes:
+        if settings.encodes and encoded:
             given["encodings"] = read_encodings(folder, graph, settings)
         run = start(graph, settings, **given, secrets=secrets)
     except GossamerError as error:

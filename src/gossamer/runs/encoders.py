@@ -25,15 +25,16 @@ def read_encodings(folder: Path, graph: DataGraph, settings: Settings) -> NDArra
     return encodings
 
 
-def read_encoder(folder: Path, settings: Settings, num_outputs: int) -> Params:
-    """All agents' weights of the encoder, `layer.0.weight` [agents, features, width] and `layer.0.bias` [agents,
-    width]; a private run's has a column for each class."""
+def read_encoder(folder: Path, settings: Settings, num_outputs: int, agents: int | None = None) -> Params:
+    """Weights of all agents' encoders, or of so many: `layer.0.weight` [agents, features, width] and `layer.0.bias`
+    [agents, width]; a private run's has a column for each class."""
     path = folder / ENCODER_FILE
     found = read_tensors(path)
     weight, width = found.get("layer.0.weight"), num_outputs if settings.privacy_spec else settings.encoder
     if weight is None or weight.ndim != 3:
         raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
-    shapes = {"layer.0.weight": (settings.agents, weight.shape[1], width), "layer.0.bias": (settings.agents, width)}
+    m = settings.agents if agents is None else agents
+    shapes = {"layer.0.weight": (m, weight.shape[1], width), "layer.0.bias": (m, width)}
     check_tensors(found, {name: (settings.torch_dtype, shape) for name, shape in shapes.items()}, str(path))
     if not all(bool(part.isfinite().all()) for part in found.values()):
         raise GossamerError(f"{path} holds NaN or infinite numbers")

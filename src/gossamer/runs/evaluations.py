@@ -8,7 +8,7 @@ from typing import Any
 
 from gossamer.agents.share import MASKS
 from gossamer.errors import GossamerError, shown
-from gossamer.files import write_atomically
+from gossamer.files import ALL_MAY_READ, write_atomically
 from gossamer.runs.documents import read_lines, to_json, validate
 from gossamer.runs.manifests import Evaluation
 from gossamer.runs.records import Record
@@ -20,9 +20,9 @@ def append_evaluation(path: Path, record: Record) -> None:
         file.write(to_json(record).encode() + b"\n")
 
 
-def write_evaluations(path: Path, history: Sequence[Record]) -> None:
+def write_evaluations(path: Path, history: Sequence[Record], mode: int = ALL_MAY_READ) -> None:
     """Write all lines, whole or not at all."""
-    write_atomically(path, "".join(to_json(record) + "\n" for record in history).encode())
+    write_atomically(path, "".join(to_json(record) + "\n" for record in history).encode(), mode)
 
 
 def read_evaluations(path: Path, model: type[Evaluation], score: str | None = None) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.model import Network
 from gossamer.model.encoder import has_encoder
-from gossamer.model.modules import from_state_dict
+from gossamer.model.modules import from_state_dict, to_state_dict
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
 from gossamer.runs.transforms import read_transform_beside
@@ -45,6 +45,8 @@ def take_initial(given: GivenWeights | None, settings: Settings, network: Networ
     if given is None or isinstance(given, InitialWeights):
         return given
     transform: Transform | None = None
+    if isinstance(given, Path) and given.is_dir():
+        return _take_trained(given, settings, network)
     if isinstance(given, Path):
         source, state = str(given), dict[str, Any](read_tensors(given))
     else:
@@ -65,6 +67,22 @@ def take_initial(given: GivenWeights | None, settings: Settings, network: Networ
     if wrong:
         raise GossamerError(f"{source}: {wrong[0]} has numbers beyond {settings.dtype}")
     return InitialWeights(initial, transform)
+
+
+def _take_trained(folder: Path, settings: Settings, network: Network) -> InitialWeights:
+    """The mean weights of a run directory, or of an agent's folder."""
+    from gossamer.runs.trained import read_trained  # which reads runs, and these may start from weights
+
+    trained = read_trained(folder)
+    if trained.encoder is not None:
+        raise GossamerError(
+            f"{folder} is of a network with an encoder, and initial weights are for networks of the features "
+            "themselves; start from a run without --encoder"
+        )
+    state = to_state_dict(trained.network, trained.select())
+    params = from_state_dict(network, state, str(folder))
+    found = {name: part.to(settings.torch_dtype).numpy() for name, part in params.items()}
+    return InitialWeights(found, trained.transform)
 
 
 def start_from(host: Host, initial: Mapping[str, NDArray[Any]] | None) -> Host:

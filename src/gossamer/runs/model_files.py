@@ -24,10 +24,10 @@ from gossamer.model.modules import (
     make_module,
     to_state_dict,
 )
-from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.documents import parse_json, to_json, validate
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.model_cards import CARD_TITLE, write_card
+from gossamer.runs.run_json import GOSSAMER_VERSION
 from gossamer.runs.tensors import read_file, write_tensors
 from gossamer.runs.trained import Trained
 from gossamer.runs.transforms import find_transform_beside, read_transform_beside, write_transform

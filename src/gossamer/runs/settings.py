@@ -34,8 +34,7 @@ Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 class Settings(BaseModel):
     """Settings of a run. Every field is an option of `gossamer train` and a key of a settings file."""
 
-    # Neither docstrings of attributes, for which pydantic reads this file again, nor a schema before the first use:
-    # commands start faster.
+    # No docstrings of attributes, for which pydantic reads this file again, no schema before its use: faster commands
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     dataset: Text = Field(
@@ -159,15 +158,14 @@ class Settings(BaseModel):
         default=None,
         ge=0,
         le=MOST_FACTOR,
-        description="Standard deviation of the initial weights; by default that of Glorot and Bengio (2010), from each "
-        "layer's widths.",
+        description="Standard deviation of initial weights; by default by a layer's widths (Glorot and Bengio 2010).",
     )
     same_initial: bool | None = Field(
         default=None,
         description="Start all agents from the same weights instead of each from its own; by default those that "
         "track do.",
     )
-    initial: OptionalText = Field(default=None, description="Start all agents from the weights in a .safetensors file.")
+    initial: OptionalText = Field(default=None, description="Start from the weights of a model file or run directory.")
     encoder: Annotated[int, Field(ge=0, le=MOST_WIDTH)] = Field(
         default=0,
         description="Numbers a vertex of a frozen encoder, through which alone rows show features; 0: no encoder.",
@@ -186,8 +184,7 @@ class Settings(BaseModel):
     )
     boundary_bits: Annotated[int, AfterValidator(known.BOUNDARY_BITS.check)] = Field(
         default=0,
-        description=f"Bits of a number in the boundary rows that agents send while training: {known.BOUNDARY_BITS}; "
-        "the same as the boundary codec quantised-16 or quantised-8.",
+        description=f"Bits of a number in boundary rows while training, as the codec has them: {known.BOUNDARY_BITS}.",
     )
     boundary_codec: Annotated[str, AfterValidator(known.ROW_CODEC_NAMES.check)] = Field(
         default="none", description=f"Codec of the boundary rows that agents send: {known.ROW_CODEC_NAMES}."

@@ -28,6 +28,12 @@ REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
 
+def is_agent_folder(folder: Path) -> bool:
+    """Return whether a folder is that of an agent's shard, or of its run in there."""
+    inside = folder.parent if folder.name.startswith("run-") else folder
+    return (inside / MANIFEST).is_file() and not (folder / "network.safetensors").is_file()
+
+
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Write one file of arrays and, last, a manifest: `about` them, and the file's checksum."""
     make_private(folder)

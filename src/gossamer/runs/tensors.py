@@ -8,16 +8,15 @@ from typing import Any
 import safetensors
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from gossamer.errors import GossamerError
-from gossamer.files import write_atomically
+from gossamer.files import ALL_MAY_READ, write_atomically
 from gossamer.runs.documents import FORMAT
 
 CHECKSUM = "checksum"  # in a file's header; files of older versions have none
 HEADER_KEYS = {"format", "step", "seconds", "model", "run", "agent"}  # the others in a header
-ALL_MAY_READ = 0o666
 
 
 def write_tensors(
@@ -27,6 +26,16 @@ def write_tensors(
     stored = {name: t.detach().contiguous() for name, t in tensors.items()}
     words = {"format": str(FORMAT), **about}
     write_atomically(path, save(stored, words | {CHECKSUM: _digest(stored, words)}), mode, previous)
+
+
+def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Arrays as the bytes of a file."""
+    return save({name: t.detach().contiguous() for name, t in tensors.items()})
+
+
+def unpack_tensors(content: bytes) -> dict[str, Tensor]:
+    """The arrays of such bytes."""
+    return load(content)
 
 
 def pack_state(params: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,9 +12,9 @@ from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
-from gossamer.runs.directory import read_manifest, read_run_settings
 from gossamer.runs.encoders import ENCODER_FILE, read_encoder
 from gossamer.runs.run import SHIFT_MARK, Run
+from gossamer.runs.run_json import find_run_folder, read_manifest, read_run_settings
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import build_network, find_input_width
 from gossamer.runs.tensors import check_tensors, read_tensors
@@ -38,10 +38,12 @@ class Trained:
     summary: Mapping[str, Any]
     transform: Transform | None = None  # by which features and targets were standardised
     encoder: Params | None = None  # stacked likewise; the network takes its encodings for features
+    agent: int | None = None  # whose weights alone are known, beside the mean of all
+    mean: Params | None = None  # [1, ...]
 
     @property
     def num_agents(self) -> int:
-        return len(next(iter(self.params.values())))
+        return self.settings.agents
 
     @property
     def num_features(self) -> int:
@@ -74,6 +76,8 @@ class Trained:
 
     def select(self, agent: int | None = None) -> Params:
         """Weights of one agent, or the mean over all of them."""
+        if agent is None and self.mean is not None:
+            return {name: part[0].clone() for name, part in self.mean.items()}
         return self._select(self.params, agent)
 
     def select_encoder(self, agent: int | None = None) -> Params | None:
@@ -85,7 +89,9 @@ class Trained:
             return {name: part.double().mean(0).to(part.dtype) for name, part in params.items()}
         if not 0 <= agent < self.num_agents:
             raise GossamerError(f"expected an agent from 0 to {self.num_agents - 1}, got {agent}")
-        return {name: part[agent].clone() for name, part in params.items()}
+        if self.agent not in (None, agent):
+            raise GossamerError(f"this folder holds the weights of agent {self.agent}, not of agent {agent}")
+        return {name: part[agent if self.agent is None else 0].clone() for name, part in params.items()}
 
     def module(self, agent: int | None = None) -> GraphNetwork:
         """The network as a plain PyTorch module, with one agent's weights or the mean over all of them; so its
@@ -118,26 +124,31 @@ def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
 
 
 def read_trained(folder: Path) -> Trained:
-    """The network that a run directory holds; the data need not be there."""
+    """The network that a run directory, or an agent's folder, holds; the data need not be there."""
+    folder = find_run_folder(folder)
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     path = folder / "weights.safetensors"
     if not path.is_file():
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
-    params = read_tensors(path)
+    params, agent = read_tensors(path), manifest.agent
+    agents = settings.agents if agent is None else 1
     last = max((name for name in params if name.endswith(".weight")), key=_layer_number, default=None)
     first = params.get("layer.0.weight")
     if last is None or first is None or min(first.ndim, params[last].ndim) < 3:
         raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
     outputs = params[last].shape[-1]
     network = build_network(find_input_width(first.shape[-2], outputs, settings), outputs, settings)
-    expected = {name: (settings.torch_dtype, (settings.agents, *shape)) for name, shape in network.shapes().items()}
-    check_tensors(params, expected, str(path))
-    if not all(bool(torch.isfinite(part).all()) for part in params.values()):
-        raise GossamerError(f"{path} holds NaN or infinite numbers")
+    expected = {name: (settings.torch_dtype, (agents, *shape)) for name, shape in network.shapes().items()}
+    mean = None if agent is None else read_tensors(folder / MEAN_FILE)
+    for source, weights in ((path, params), (folder / MEAN_FILE, mean)):
+        if weights is not None:
+            check_tensors(weights, expected, str(source))
+            if not all(bool(torch.isfinite(part).all()) for part in weights.values()):
+                raise GossamerError(f"{source} holds NaN or infinite numbers")
     names = manifest.data.class_names
     if names is None and "accuracy" in manifest.summary.get("distributed", {}).get("test", {}):
         names = [str(c) for c in range(outputs)]  # of a run from before names were stored
-    encoder = read_encoder(folder, settings, outputs) if settings.encodes else None
+    encoder = read_encoder(folder, settings, outputs, agents) if settings.encodes else None
     num_features = network.layers[0].inputs if encoder is None else encoder["layer.0.weight"].shape[1]
     beside = folder / TRANSFORM_FILE
     return Trained(
@@ -152,6 +163,8 @@ def read_trained(folder: Path) -> Trained:
         manifest.summary,
         read_transform(beside, num_features, outputs) if beside.is_file() else None,
         encoder,
+        agent,
+        mean,
     )
 
 

@@ -7,6 +7,7 @@ import torch
 from gossamer.array_types import Floats
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
+from gossamer.files import ALL_MAY_READ
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.tensors import read_arrays, write_tensors
 
@@ -25,8 +26,8 @@ def read_transform_beside(path: Path, num_features: int, num_outputs: int) -> Tr
     return read_transform(beside, num_features, num_outputs) if beside.is_file() else None
 
 
-def write_transform(path: Path, transform: Transform) -> None:
-    write_tensors(path, {name: torch.from_numpy(part) for name, part in transform.arrays().items()})
+def write_transform(path: Path, transform: Transform, mode: int = ALL_MAY_READ) -> None:
+    write_tensors(path, {name: torch.from_numpy(part) for name, part in transform.arrays().items()}, mode)
 
 
 def read_transform(path: Path, num_features: int, num_outputs: int) -> Transform:

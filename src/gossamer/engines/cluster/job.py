@@ -24,11 +24,11 @@ from gossamer.engines.cluster.heartbeats import GIVE_UP, Heartbeats
 from gossamer.engines.cluster.shared_memory import connect_local_ranks
 from gossamer.errors import GossamerError
 from gossamer.runs.deployment import Deployment, Progress, make_deployment
-from gossamer.runs.directory import GOSSAMER_VERSION
 from gossamer.runs.handover import hand_over
 from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.initial_weights import GivenWeights, InitialWeights
 from gossamer.runs.run import Run, Stage, fingerprint_data
+from gossamer.runs.run_json import GOSSAMER_VERSION
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import GRAPH, STAGES, build_network, fit_settings, list_stages, stage_settings
 

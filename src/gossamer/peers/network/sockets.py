@@ -178,6 +178,10 @@ class Sockets:
                     self._refuse(sender, "malformed", f"{len(sizes)} parts")
         return arrived
 
+    def watch(self, descriptor: int) -> None:
+        """Let `receive` return when this file descriptor can be read, too."""
+        self._poller.register(descriptor, zmq.POLLIN)
+
     def close(self) -> None:
         self._monitor.stop()
         self._connections.close()

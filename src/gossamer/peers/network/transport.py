@@ -32,5 +32,8 @@ class Transport(Protocol):
     def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         """Return messages with their senders; wait at most so long for a first one."""
 
+    def watch(self, descriptor: int) -> None:
+        """Let `receive` return when this file descriptor can be read, too."""
+
     def close(self) -> None:
         """Close all connections, whatever has not been read; a second call does nothing."""

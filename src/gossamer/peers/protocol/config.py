@@ -47,3 +47,4 @@ class ProtocolConfig:
     max_step_gap: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
     encrypted: bool = False  # encrypted links authenticate every byte, so that frames need no checksum
     signatures: Signatures = UNSIGNED
+    on_demand: bool = False  # steps begin when this agent is asked to, or a neighbour has begun: inference

@@ -71,6 +71,7 @@ class EpochExchanges:
         self.resend_buffer = ResendBuffer(config.membership.neighbours)
         self._bounds = MagnitudeBounds()
         self._violations: dict[int, tuple[Position, RefusedError]] = {}  # the last one of each neighbour
+        self._demanded = False  # of a run on demand, whose steps begin with an exchange without messages
 
     @property
     def running(self) -> bool:
@@ -118,6 +119,8 @@ class EpochExchanges:
         """The messages of the current exchange if all have arrived. Those beyond the bounds are refused first."""
         if self._program is None:
             return None
+        if self._is_idle():
+            return None
         arrived, exchange = self.inbox.get(self.position, {}), self.current
         for sender, (rows, size) in list(arrived.items()) if exchange.phase is not Phase.PLANNING else ():
             try:
@@ -131,9 +134,20 @@ class EpochExchanges:
             return None
         return {link: arrived[link.sender][0] for link in exchange.expected}
 
+    def demand(self) -> None:
+        """Begin the next step of a run on demand, unless one is under way."""
+        self._demanded = self.running and self.position[1] == 0
+
+    def _is_idle(self) -> bool:
+        """Return whether a run on demand is between two steps, and neither this agent nor a neighbour begins one."""
+        if not self._config.on_demand or self.position[1] > 0 or self._demanded:
+            return False
+        return not any(position > self.position for position in self.inbox)
+
     def advance(self, inbox: Inbox) -> bool:
         """Go to the next exchange, whose messages are sent at once, or to the end; return whether it has ended."""
         self.inbox.pop(self.position, None)
+        self._demanded = False
         for link in inbox:
             self.resend_buffer.release(link.sender, self.position[0])  # the neighbour has left earlier steps
         return self._resume(inbox)

@@ -131,6 +131,11 @@ class Member:
         self._requests += 1
         self.wake_at = now + self._timeout.after(self._requests)
 
+    def demand(self, now: float) -> None:
+        """Begin the next step of a run on demand."""
+        self.exchanges.demand()
+        self._advance_if_complete(now)
+
     def _restore_all_done(self) -> None:
         try:
             self.statements.add(self.statements.verify(self.store.all_done(), 0, 0))  # being done has no epoch

@@ -133,6 +133,11 @@ def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
     )
 
 
+def is_of_run(message: Buffer, run: str) -> bool:
+    """Return whether a message names a run in its header."""
+    return len(message) >= HEADER.size and HEADER.unpack_from(message)[3] == digest_run(run)
+
+
 def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
     """Bytes of the longest status of a run, with statements of these lengths about every agent."""
     prefix = 5  # bytes before a msgpack string, at most
