@@ -26,9 +26,13 @@ class Agents:
     """The processes of a deployment's agents; a context that ends them all and sees to it that they are gone."""
 
     def __init__(
-        self, folders: list[Path], namespaces: list[tuple[Path, ...]] | None = None, record: bool = False
+        self,
+        folders: list[Path],
+        namespaces: list[tuple[Path, ...]] | None = None,
+        record: bool = False,
+        serve: bool = False,
     ) -> None:
-        self.folders, self._record = folders, record
+        self.folders, self._record, self._serve = folders, record, serve
         self._namespaces = namespaces or [()] * len(folders)
         self._all: list[multiprocessing.process.BaseProcess] = []
         self._current: dict[int, multiprocessing.process.BaseProcess] = {}
@@ -47,7 +51,7 @@ class Agents:
 
     def start(self, agent: int, trap: Trap | None = None) -> None:
         folder = self.folders[agent]
-        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent], self._record)
+        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent], self._record, self._serve)
         process = FORKS.Process(target=run, args=arguments)
         process.start()
         self._all.append(process)

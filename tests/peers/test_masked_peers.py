@@ -1,5 +1,6 @@
 """Peers with masked consensus: the simulation's weights, messages that mean nothing alone, no pad twice, no lies."""
 
+import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from peers.test_sites import RUN, shards_of, write_sites
 from peers.test_sites import check as check_sites
 
 from gossamer.agents.consensus.masked import list_senders
+from gossamer.agents.measures import mean_params
+from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.addresses import Contact
@@ -28,7 +31,10 @@ from gossamer.peers.protocol.wire import FRAME, decode, read_payload
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
 from gossamer.peers.shards.shard import add_senders, cut_shards, read_shard, write_shard
 from gossamer.peers.shards.sites import make_site_shard, read_site_shard
+from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import count_messages
+from gossamer.runs.tensors import read_tensors
+from gossamer.runs.training import stationarity
 
 
 def over(hub: Hub) -> Any:
@@ -60,6 +66,15 @@ def test_fifty_steps_of_peers_equal_the_simulation(tmp_path: Path, changes: dict
     check(folders, simulated(deployment, settings))
     plain = simulated(deployment, settings.model_copy(update={"consensus": "plain"}))
     check(folders, plain, 1e-9)
+    mean = mean_params(plain)
+    host = replace(build_host(deployment, settings), params=plain, step=settings.steps)
+    for folder in folders:  # what all know of the end is the same, and no sum showed a single agent's weights
+        state = state_folder(folder)
+        for name, part in read_tensors(state / "mean.safetensors").items():
+            torch.testing.assert_close(part, mean[name][:1], rtol=0, atol=1e-9)
+        summary = json.loads((state / "run.json").read_text())["summary"]
+        assert summary["disagreement"] is None
+        assert summary["stationarity"] == pytest.approx(stationarity(host, Simulation()), rel=1e-5)
 
 
 def test_messages_over_sockets_are_eight_random_bytes_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
