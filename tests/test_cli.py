@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import torch
 from commands.inside import run
 from safetensors.torch import load_file
 from scipy import sparse
+
+from gossamer.errors import GossamerWarning
 
 COMMAND = [sys.executable, "-m", "gossamer"]
 
@@ -47,7 +50,7 @@ def test_train_prints_json_and_writes_a_run(tmp_path: Path) -> None:
         assert found["messages"][phase]["bytes"] > 0
     assert found["seconds"] > 0
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
-    again = gossamer(
+    again = run(
         "train", "--agents", "4", "--topology", "ring", "--steps", "60", "--json", "--out", "again", cwd=tmp_path
     )
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("run", "again"))
@@ -125,17 +128,30 @@ def test_one_agent_is_the_centralised_model(tmp_path: Path) -> None:
         (["train", "cora"], "download"),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_mistakes_are_told_without_a_traceback(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, where an error that no command expects is raised again."""
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     # An address that nothing answers on: a data set that is not here cannot be fetched.
-    env = {"GOSSAMER_DATA": "", "GOSSAMER_CACHE": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
-    done = gossamer(*arguments, cwd=tmp_path, env=env)
+    monkeypatch.setenv("GOSSAMER_DATA", "")
+    monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert {path.name for path in tmp_path.iterdir()} <= {"taken", "cache"}
+
+
+def test_a_mistake_is_one_line_and_an_exit_code_of_the_process(tmp_path: Path) -> None:
+    done = gossamer("train", "cira", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no data set, .npz file or folder of CSV tables called 'cira'; did you mean")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::gossamer.GossamerWarning")  # of what is run in this process
@@ -190,10 +206,13 @@ def test_a_graph_that_is_no_perfect_one_is_taken_with_a_line_for_each_change(tmp
     assert refused.returncode == 2
     assert "asymmetric weights" in refused.stderr
     assert "--symmetrise" in refused.stderr
-    done = gossamer(*given, "--symmetrise", cwd=tmp_path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", GossamerWarning)
+        done = run(*given, "--symmetrise", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "warning: the labels 10, 20, 30 are now classes 0 to 2" in done.stderr
-    assert "warning: the validation mask is empty" in done.stderr
+    texts = [str(warning.message) for warning in told]
+    assert sum(text.startswith("the labels 10, 20, 30 are now classes 0 to 2") for text in texts) == 1, texts
+    assert sum(text.startswith("the validation mask is empty") for text in texts) == 1, texts
     assert "nan" not in done.stdout
     assert run("train", "--resume", "run", "--steps", "3", cwd=tmp_path).returncode == 0
     assert run("predict", "run", cwd=tmp_path).returncode == 0
@@ -226,9 +245,9 @@ def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path
     assert 50 <= stopped["step"] < 3000
     assert stopped["complete"] is False
     steps = str(stopped["step"] + 40)
-    assert gossamer("train", "--resume", "run", "--steps", steps, "--json", cwd=tmp_path).returncode == 0
+    assert run("train", "--resume", "run", "--steps", steps, "--json", cwd=tmp_path).returncode == 0
     whole = ["--agents", "3", "--steps", steps, "--no-baselines"]
-    assert gossamer("train", *whole, "--out", "whole", "--json", cwd=tmp_path).returncode == 0
+    assert run("train", *whole, "--out", "whole", "--json", cwd=tmp_path).returncode == 0
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("run", "whole"))
     assert all(torch.equal(first[name], second[name]) for name in first)
     again = run("train", "--resume", "run", "--steps", steps, cwd=tmp_path)
@@ -247,14 +266,15 @@ def test_ctrl_c_keeps_what_is_done_and_resume_gives_the_same_bits(tmp_path: Path
     ],
 )
 def test_help(arguments: list[str], tmp_path: Path) -> None:
-    done = gossamer(*arguments, cwd=tmp_path)
+    """In this process; test_start.py starts one for every command."""
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.strip()
 
 
 def test_without_a_terminal_every_evaluation_is_a_line_on_standard_error(tmp_path: Path) -> None:
     arguments = ("digits", "--agents", "3", "--topology", "line", "--steps", "20", "--evaluate-every", "10", "--json")
-    done = gossamer("train", *arguments, "--no-baselines", "--out", "run", cwd=tmp_path)
+    done = run("train", *arguments, "--no-baselines", "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
     lines = [line for line in done.stderr.splitlines() if " distributed: step " in line]
@@ -263,13 +283,13 @@ def test_without_a_terminal_every_evaluation_is_a_line_on_standard_error(tmp_pat
 
 
 def test_launch_without_a_terminal_writes_lines(tmp_path: Path) -> None:
-    arguments = ("digits", "--agents", "3", "--topology", "line", "--steps", "10", "--evaluate-every", "5", "--json")
+    arguments = ("digits", "--agents", "2", "--topology", "line", "--steps", "10", "--evaluate-every", "5", "--json")
     done = gossamer("launch", *arguments, "--score", "roc_auc", "--no-baselines", "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["score"] == "roc_auc_binned"
-    assert f" 3 agents: step 10 of 10, loss {last['train']['loss']:.4f}, " in done.stderr
+    assert f" 2 agents: step 10 of 10, loss {last['train']['loss']:.4f}, " in done.stderr
     assert f"validation roc_auc_binned {last['validation']['roc_auc_binned']:.4f}\n" in done.stderr
     for mask in ("train", "validation", "test"):
         for name in ("accuracy", "macro_f1", "micro_f1"):

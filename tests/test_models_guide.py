@@ -1,14 +1,12 @@
 """docs/models.md: every command and every piece of Python in it runs as shown, from top to bottom."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands.inside import run
 
 GUIDE = Path(__file__).parents[1] / "docs" / "models.md"
 
@@ -24,13 +22,7 @@ def test_the_guide_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         if code:
             exec(code, names)
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        done = run(*shlex.split(command)[1:], cwd=tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"
     assert (tmp_path / "new.csv").is_file()
     assert (tmp_path / "runs" / "mine" / "predictions-new.csv").is_file()

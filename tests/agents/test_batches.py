@@ -117,7 +117,7 @@ def test_hosting_parity_with_mini_batches(grouping: list[list[int]], options: di
     case = make_case(batch=9, **options)
     one = case.host(rule="momentum", step_size=0.02, batch=3)
     many = [replace(case.host(group, rule="momentum", step_size=0.02, batch=3), chunk=chunk) for group in grouping]
-    for _ in range(6):
+    for _ in range(4):
         one, value = run(training_step(one))
         results = run_together([training_step(host) for host in many])
         many = [host for host, _ in results]

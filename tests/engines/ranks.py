@@ -1,5 +1,5 @@
 """One rank of a job that trains several small problems, one after the other, and leaves their weights:
-torchrun --nproc-per-node N tests/engines/ranks.py FOLDER."""
+python tests/engines/ranks.py FOLDER RANKS."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from engines.forked import launch_ranks
 
 from gossamer.agents.step import training_step
 from gossamer.api import predict
@@ -46,8 +47,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 def settings_of(case: str) -> Settings:
     return make_settings(
-        {"preset": "paper", "dataset": "blocks", "agents": 6, "topology": "ring", "steps": 20, "hidden": 8,
-         "dtype": "float64", "evaluate_every": 10, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
+        {"preset": "paper", "dataset": "blocks", "agents": 6, "topology": "ring", "steps": 12, "hidden": 8,
+         "dtype": "float64", "evaluate_every": 6, "initial_deviation": 0.3, "dropout": 0.0, **CASES[case]}
     )  # fmt: skip
 
 
@@ -164,4 +165,4 @@ def _check_bytes(state: Run, settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    launch_ranks(int(sys.argv[2]), main, Path(sys.argv[1]))

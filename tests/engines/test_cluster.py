@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from commands.inside import run
+from engines.forked import run_forked, run_jobs
 from engines.ranks import CASES, settings_of
 from scipy import sparse
 
@@ -22,6 +24,7 @@ from gossamer.engines.simulation import start_run
 from gossamer.experiments.theory import draw_block_graph
 from gossamer.runs.handover import train_stages
 from gossamer.runs.observers import Observer
+from gossamer.runs.run import Run
 from gossamer.runs.settings import make_settings
 from gossamer.runs.summaries import measure_final_scores
 from gossamer.runs.tensors import read_tensors
@@ -55,38 +58,41 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, s
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_weights_equal_the_simulations(tmp_path: Path, ranks: int) -> None:
-    code, output = finish(torchrun(ranks, str(RANKS), str(tmp_path)))
-    assert code == 0, output
+    run_forked(str(RANKS), [str(tmp_path), str(ranks)], tmp_path)
     for number, case in [*enumerate(CASES), ("cut", "gcn, gd"), ("apart", "gcn, gd")]:
         started = start_run(draw_block_graph(), settings_of(case))
         expected = run_training(train_stages(started, lambda name, steps: Observer()))
-        for name, part in read_tensors(tmp_path / str(number) / "weights.safetensors").items():
-            torch.testing.assert_close(part, expected.host.params[name], rtol=0, atol=1e-10)
-        records = [json.loads(line) for line in (tmp_path / str(number) / "metrics.jsonl").read_text().splitlines()]
-        for found, right in zip(records, expected.history, strict=True):
-            assert found["step"] == right["step"]
-            for value in ("disagreement", "stationarity"):
-                assert found[value] == pytest.approx(right[value], rel=1e-9)
-            assert found["test"] == pytest.approx(right["test"], rel=1e-9)
-            assert ("roc_auc" in found["test"]) == (case == "ranked")
-        if number != "apart":
-            scores = json.loads((tmp_path / str(number) / "scores.json").read_text())
-            for mask, right_scores in measure_final_scores(expected).items():
-                assert {"roc_auc", "average_precision"} <= set(right_scores)
-                assert scores[mask] == pytest.approx(right_scores, rel=1e-9)
-        if number == "cut":
-            outputs = read_tensors(tmp_path / "cut" / "predictions.safetensors")["outputs"]
-            torch.testing.assert_close(outputs, expected.predict(), rtol=0, atol=1e-10)
+        _compare(tmp_path / str(number), case, expected)
+
+
+def _compare(folder: Path, case: str, expected: Run) -> None:
+    """Weights, records, scores and predictions that the ranks have left, with those of the simulation."""
+    for name, part in read_tensors(folder / "weights.safetensors").items():
+        torch.testing.assert_close(part, expected.host.params[name], rtol=0, atol=1e-10)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for found, right in zip(records, expected.history, strict=True):
+        assert found["step"] == right["step"]
+        for value in ("disagreement", "stationarity"):
+            assert found[value] == pytest.approx(right[value], rel=1e-9)
+        assert found["test"] == pytest.approx(right["test"], rel=1e-9)
+        assert ("roc_auc" in found["test"]) == (case == "ranked")
+    if folder.name != "apart":
+        scores = json.loads((folder / "scores.json").read_text())
+        for mask, right_scores in measure_final_scores(expected).items():
+            assert {"roc_auc", "average_precision"} <= set(right_scores)
+            assert scores[mask] == pytest.approx(right_scores, rel=1e-9)
+    if folder.name == "cut":
+        outputs = read_tensors(folder / "predictions.safetensors")["outputs"]
+        torch.testing.assert_close(outputs, expected.predict(), rtol=0, atol=1e-10)
 
 
 def test_a_run_resumes_and_predicts_on_another_number_of_ranks(tmp_path: Path) -> None:
-    def run(ranks: int, *arguments: str) -> str:
-        code, output = finish(torchrun(ranks, "-m", "gossamer", *arguments))
-        assert code == 0, output
-        return output
-
-    run(3, "cluster", *SMALL, "--steps", "12", "--out", str(tmp_path / "parts"))
-    run(2, "cluster", "--resume", str(tmp_path / "parts"), "--steps", "30")
+    jobs = [
+        (3, ["cluster", *SMALL, "--steps", "12", "--out", "parts"]),
+        (2, ["cluster", "--resume", "parts", "--steps", "30"]),
+        (2, ["predict", "parts"]),
+    ]
+    output = run_jobs(jobs, tmp_path)
     given = {"agents": 4, "topology": "complete", "hidden": 8, "dtype": "float64", "steps": 30}
     whole = run_training(start_run(load("digits"), make_settings({"preset": "paper", **given}))).host.params
     parts = read_tensors(tmp_path / "parts" / "weights.safetensors")
@@ -95,10 +101,8 @@ def test_a_run_resumes_and_predicts_on_another_number_of_ranks(tmp_path: Path) -
     summary = json.loads((tmp_path / "parts" / "run.json").read_text())
     assert summary["complete"]
     assert summary["step"] == 30
-    output = run(2, "predict", str(tmp_path / "parts"))
     assert output.count("Predictions of 1797 vertices") == 1
-    command = [sys.executable, "-m", "gossamer", "predict", str(tmp_path / "parts"), "--out", str(tmp_path / "one.csv")]
-    subprocess.run(command, check=True, timeout=120)
+    assert run("predict", "parts", "--out", "one.csv", cwd=tmp_path).returncode == 0
     assert (tmp_path / "parts" / "predictions.csv").read_text() == (tmp_path / "one.csv").read_text()
 
 
@@ -178,10 +182,8 @@ def test_a_mistake_is_reported_once_and_ends_all_ranks(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_without_torchrun_it_says_how_to_start() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gossamer", "cluster", "digits"], capture_output=True, text=True, timeout=120
-    )
+def test_without_torchrun_it_says_how_to_start(tmp_path: Path) -> None:
+    done = run("cluster", "digits", cwd=tmp_path)
     assert done.returncode == 2
     assert "torchrun --nproc-per-node 2 -m gossamer cluster" in " ".join(done.stderr.split())
 

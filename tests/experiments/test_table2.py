@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.inline import train_inline
 from scipy import sparse
 
 from gossamer.data import DataGraph, load
@@ -61,6 +62,7 @@ def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: p
     if not folder or not (Path(folder) / TRAFFIC["pems-orange"].readings.path).is_file():
         pytest.skip(f"{TRAFFIC['pems-orange'].readings.path} is not in GOSSAMER_DATA ({folder or 'not set'})")
     monkeypatch.setenv("GOSSAMER_CACHE", str(tmp_path / "empty"))
+    train_inline(monkeypatch)
     outcome = table2.reproduce(tmp_path, quick=True, seeds=5, progress=quietly)
     verdict = {claim.claim: claim.holds for claim in outcome.claims}
     assert verdict["pems-orange: the order-2 network beats the linear model"]
@@ -76,7 +78,8 @@ def test_the_order_of_the_models_on_orange_county(tmp_path: Path, monkeypatch: p
     assert found["persistence", ""] == pytest.approx(0.044, abs=5e-4)
 
 
-def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path) -> None:
+def test_files_and_cache_on_made_data(made: DataGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_inline(monkeypatch)
     calls: list[tuple[int, int]] = []
     outcome = table2.reproduce(
         tmp_path, quick=True, seeds=5, progress=lambda done, total, _: calls.append((done, total))

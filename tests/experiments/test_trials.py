@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.inline import train_inline
 
 from gossamer.errors import GossamerError
 from gossamer.experiments import setup, trials
@@ -52,7 +53,8 @@ def test_runs_come_back_in_order_and_are_trained_once(tmp_path: Path) -> None:
     assert calls == [(3, 3, "from an earlier run")]
 
 
-def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
+def test_a_run_that_diverges_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_inline(monkeypatch)
     calls: list[str] = []
     (found,) = run_trials(
         Cache(tmp_path), [{**SMALL, "update": "gd", "step_size": 1e30}], lambda done, total, text: calls.append(text)
@@ -104,7 +106,8 @@ def test_points_are_told_with_their_interval_if_there_is_one() -> None:
     assert format_steps([20.0, np.inf]) == "20 / never"
 
 
-def test_a_plan_becomes_curves_and_a_table(tmp_path: Path) -> None:
+def test_a_plan_becomes_curves_and_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_inline(monkeypatch)
     plan = {("digits", f"{m} agents", seed): {**SMALL, "agents": m, "seed": seed} for m in (1, 2) for seed in (0, 1)}
     found = run_plan(tmp_path, "some", plan, lambda *state: None)
     assert list(found) == ["digits"]

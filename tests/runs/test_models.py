@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from commands.inside import run
+from engines.forked import run_jobs
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 from torch import Tensor
@@ -283,17 +281,7 @@ def test_agents_on_their_own_and_ranks_start_from_them(folder: Path, tmp_path: P
         assert done.returncode == 0, done.stderr
     done = run("shard", "start.toml", "--ranks", "2", "--out", "cut", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    for more in (["start.toml", "--out", "cluster"], ["cut"]):
-        ranks = subprocess.run(
-            [*torchrun, "-m", "gossamer", "cluster", *more],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        assert ranks.returncode == 0, ranks.stderr
+    run_jobs([(2, ["cluster", "start.toml", "--out", "cluster"]), (2, ["cluster", "cut"])], tmp_path)
     expected = load_file(tmp_path / "train" / "weights.safetensors")
     drawn = gossamer.train("digits", **{**SHORT, "agents": 2, "steps": 4, "step_size": 0.5}).run.host.params
     assert (drawn["layer.0.weight"] - expected["layer.0.weight"]).abs().max() > 0.01
