@@ -27,7 +27,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run, StartRun
-from gossamer.runs.run_json import read_run_settings
+from gossamer.runs.run_json import read_manifest, read_run_settings
 from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.summaries import find_kept_record, has_ended, measure_final_scores, select_scores, summarise
@@ -39,7 +39,7 @@ Display = Callable[[str, int, int], Observer]  # of a model's name, its first st
 
 @dataclass(repr=False)
 class Result:
-    """A finished (or interrupted) comparison: the distributed run, the references, and the summary of `--json`."""
+    """A finished (or interrupted) run, the references, and the summary of `--json`."""
 
     run: Run
     summary: Summary = field(default_factory=Summary)
@@ -107,11 +107,10 @@ def train(
     `dataset` is a DataGraph or what `gossamer.load` takes: a torch_geometric.data.Data, a networkx.Graph, a path or a
     name. `given` may hold an `assignment` [n], a `combination` C [m, m] or a `shift` D [n, n] in place of the
     settings' choice. With `out`, a run directory is kept up to date. `secrets` is the secrets.json of a launch, which
-    is then simulated to the same bits.
-    `observers` follow the distributed run; `should_stop` is asked between two steps. `display` makes an observer for
-    each model, references included, and `progress` follows the design of the topology. `start` puts the agents on other
-    hosts than one in this process. `initial` is a .safetensors file or a state dict (docs/models.md), from which all
-    agents and the centralised reference start."""
+    is then simulated to the same bits. `observers` follow the distributed run; `should_stop` is asked between two
+    steps. `display` makes an observer for each model, references included, and `progress` follows the design of the
+    topology. `start` puts the agents on other hosts than one in this process. `initial` is a .safetensors file, a run
+    directory or a state dict (docs/models.md), from which all agents and the centralised reference start."""
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
     unknown = set(given or {}) - {"assignment", "combination", "shift"}
@@ -221,8 +220,9 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     try:
         return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
     except GossamerError as error:
+        reason = error if read_manifest(folder).data.fingerprint else "it is with the sites: gossamer predict AGENT"
         raise GossamerError(
-            f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {error}. A graph from memory must "
+            f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {reason}. A graph from memory must "
             f"be given again: gossamer.resume({str(folder)!r}, graph=...) or gossamer.predict in Python"
         ) from None
 

@@ -94,7 +94,8 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
     facts, settings = run.description, run.settings
     console.print(
         f"[bold]{escape(facts['name'])}[/]: {facts['num_vertices']} vertices, {facts['num_edges']} edges; "
-        f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps in {summary['seconds']:.1f} s",
+        f"{settings.agents} agents, {facts['num_links']} links, {summary['steps']} steps"
+        + (f" in {summary['seconds']:.1f} s" if summary["seconds"] else ""),
         highlight=False,
     )
     if settings.agents > 1:
