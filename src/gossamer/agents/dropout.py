@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns
+from gossamer.agents.counter_rng import SERIAL, draw_dropout_mask, hash_columns
 from gossamer.agents.salts import RowSalts
 from gossamer.model.product import select_rows
 from gossamer.model.selected_product import Kept
@@ -84,9 +84,14 @@ def _column_hashes(width: int) -> Tensor:
 
 
 def _scale(x: Tensor, mask: Tensor, dropout: float, out: Tensor) -> None:
-    torch.mul(x, mask.to(x.dtype).mul_(1.0 / (1.0 - dropout)), out=out)
+    scale = 1.0 / (1.0 - dropout)
+    if x.numel() > SERIAL:
+        torch.mul(x, mask.to(x.dtype).mul_(scale), out=out)
+        return
+    numbers = x.numpy(force=True)
+    np.multiply(numbers, np.multiply(mask.numpy(), scale, dtype=numbers.dtype), out=out.numpy())
 
 
 def _pieces(x: Tensor) -> list[slice]:
-    rows = max(1, PIECE * torch.get_num_threads() // max(1, x[:1].numel()))
+    rows = max(1, PIECE * torch.get_num_threads() * len(x) // max(1, x.numel()))
     return [slice(row, row + rows) for row in range(0, len(x), rows)]
