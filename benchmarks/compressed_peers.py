@@ -1,9 +1,10 @@
 """Steps a second of peers with compressed and with plain consensus, over encrypted loopback and over slow links.
 
     GOSSAMER_DATA=... python benchmarks/compressed_peers.py [--dataset cora] [--agents 6] [--compress power:1]
-        [--rounds 3] [--megabits 100] [--json]
+        [--rounds 3] [--megabits 100] [--against SRC] [--json]
 
 One process an agent, as `gossamer launch` starts them. Plain and compressed take turns, and the medians are compared.
+With --against, so do compressed peers of another checkout, whose folder `src` it names: before and after in one run.
 Slow means that so many megabits a second arrive at an agent: the benchmark enters a network namespace of its own
 (Linux, `unshare -rn`) whose loopback `tc` limits for each listening port.
 """
@@ -30,6 +31,7 @@ Pace = tuple[float, float]  # steps a second; seconds of processor time a step a
 FAST, SLOW = "loopback", "slow links"
 GOALS = {FAST: 2.0, SLOW: 10.0}
 STEPS = {FAST: (100, 300), SLOW: (30, 300)}  # plain and compressed
+AGAINST = "against"  # compressed peers of the other checkout
 
 
 def limit(folders: list[Path], megabits: int) -> None:
@@ -48,27 +50,36 @@ def limit(folders: list[Path], megabits: int) -> None:
         tc("filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", *match, "flowid", own)
 
 
-def pace(deployment: Deployment, settings: Settings, megabits: int) -> Pace:
-    """That of one process an agent."""
+def pace(deployment: Deployment, settings: Settings, megabits: int, source: str | None = None) -> Pace:
+    """That of one process an agent, of this checkout or of that with another `source`."""
     with tempfile.TemporaryDirectory() as folder:
         folders = write_local_shards(Path(folder), deployment, settings)
         if megabits:
             limit(folders, megabits)
-        rate, busy, _ = peers_pace(folders)
+        rate, busy, _ = peers_pace(folders, environment=os.environ | {"PYTHONPATH": source} if source else None)
         return rate, busy
 
 
-def side_by_side(dataset: str, agents: int, compress: str, rounds: int, megabits: int) -> dict[str, list[Pace]]:
+def side_by_side(
+    dataset: str, agents: int, compress: str, rounds: int, against: str | None, megabits: int
+) -> dict[str, list[Pace]]:
     """What each round found, plain and compressed in turns."""
     where = SLOW if megabits else FAST
-    found: dict[str, list[Pace]] = {"none": [], compress: []}
+    plain, compressed = STEPS[where]
+    turns: list[tuple[str, str, int, str | None]] = [("none", "none", plain, None)]
+    turns += [(compress, compress, compressed, None)]
+    turns += [(AGAINST, compress, compressed, against)] if against else []
+    found: dict[str, list[Pace]] = {name: [] for name, *_ in turns}
     base = make_settings({"preset": "paper", "dataset": dataset, "agents": agents})
     deployment = make_deployment(gossamer.load(dataset), base)
     for number in range(1, rounds + 1):
-        for name, steps in zip(found, STEPS[where], strict=True):
-            settings = base.model_copy(update={"compress": name, "steps": steps, "evaluate_every": steps})
-            found[name].append(pace(deployment, settings, megabits))
-            print(f"{where}, round {number} of {rounds}: {name} {found[name][-1][0]:.1f} steps/s", file=sys.stderr)
+        for name, method, steps, source in turns:
+            settings = base.model_copy(update={"compress": method, "steps": steps, "evaluate_every": steps})
+            found[name].append(pace(deployment, settings, megabits, source))
+            rate, busy = found[name][-1]
+            print(
+                f"{where}, round {number} of {rounds}: {name} {rate:.1f} steps/s, {1000 * busy:.1f} ms", file=sys.stderr
+            )
     return found
 
 
@@ -76,6 +87,7 @@ def in_namespace(options: argparse.Namespace) -> dict[str, list[Pace]]:
     """The slow part, in a process with a network of its own."""
     given = [("--dataset", options.dataset), ("--compress", options.compress)]
     given += [(f"--{name}", str(getattr(options, name))) for name in ("agents", "rounds", "megabits")]
+    given += [("--against", options.against)] if options.against else []
     again = [sys.executable, __file__, "--inside", *(word for pair in given for word in pair)]
     command = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *again]
     found: dict[str, list[Pace]] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -89,10 +101,11 @@ def main() -> None:
     parser.add_argument("--compress", default="power:1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabits", type=int, default=100, help="a second that arrive at an agent, on slow links")
+    parser.add_argument("--against", help="folder `src` of another checkout, whose peers take turns with these")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    of = (options.dataset, options.agents, options.compress, options.rounds)
+    of = (options.dataset, options.agents, options.compress, options.rounds, options.against)
     if options.inside:
         print(json.dumps(side_by_side(*of, options.megabits)))
         return
@@ -100,7 +113,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     print(f"{options.dataset}, {options.agents} agents, medians of {options.rounds} rounds, steps a second:")
     for where, paces in found.items():
-        plain, compressed = (statistics.median(rate for rate, _ in one) for one in paces.values())
+        plain, compressed, *_ = (statistics.median(rate for rate, _ in one) for one in paces.values())
         ratio, goal = compressed / plain, GOALS[where]
         results[where] = {"paces": paces, "ratio": ratio}
         print(

@@ -10,16 +10,17 @@ so that starts and ends of processes do not count.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import torch
 
@@ -52,25 +53,29 @@ class Pace(NamedTuple):
     last: list[dict[str, Any]]  # the last reports of all agents
 
 
-def pace_of(commands: list[list[str]]) -> Pace:
-    """Start a process for each command and follow them to their ends."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    processes = [subprocess.Popen(command, **pipes) for command in commands]  # type: ignore[call-overload]
-    try:
-        seen: list[tuple[float, int, float]] = []
-        first = {}
-        for line in processes[0].stdout:
-            first = json.loads(line)
-            seen.append((time.monotonic(), first["step"], first.get("cpu_seconds", math.nan)))
-        last = [first] + [json.loads((process.stdout.read().splitlines() or [b"{}"])[-1]) for process in processes[1:]]
-        if any(process.wait(timeout=60) for process in processes):
-            raise SystemExit(f"a process of {' '.join(commands[0])} failed")
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
+def pace_of(commands: list[list[str]], environment: Mapping[str, str] | None = None) -> Pace:
+    """Start a process for each command, in this environment or in another, and follow them to their ends."""
+    with contextlib.ExitStack() as files:
+        # A pipe that is read only at the end would fill and stop its process: the other agents report into files.
+        others = [files.enter_context(tempfile.TemporaryFile()) for _ in commands[1:]]
+        outputs: list[int | IO[bytes]] = [subprocess.PIPE, *others]
+        processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.DEVNULL, env=environment)
+            for command, output in zip(commands, outputs, strict=True)
+        ]
+        try:
+            seen: list[tuple[float, int, float]] = []
+            first = {}
+            for line in processes[0].stdout or ():
+                first = json.loads(line)
+                seen.append((time.monotonic(), first["step"], first.get("cpu_seconds", math.nan)))
+            if any(process.wait(timeout=60) for process in processes):
+                raise SystemExit(f"a process of {' '.join(commands[0])} failed")
+            last = [first, *map(_read_last, others)]
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
     moving = [one for one, after in pairwise(seen) if WARM <= one[1] < after[1]]
     if len(moving) < 2:
         raise SystemExit("too few reports to tell a rate; give more --steps")
@@ -78,10 +83,17 @@ def pace_of(commands: list[list[str]]) -> Pace:
     return Pace((end - start) / (ended - began), (busy - idle) / (end - start), last)
 
 
-def peers_pace(folders: list[Path], *options: str) -> Pace:
+def _read_last(reports: IO[bytes]) -> dict[str, Any]:
+    """The last report of a file of them."""
+    reports.seek(0)
+    last: dict[str, Any] = json.loads((reports.read().splitlines() or [b"{}"])[-1])
+    return last
+
+
+def peers_pace(folders: list[Path], *options: str, environment: Mapping[str, str] | None = None) -> Pace:
     """That of one peer for each shard."""
     command = [sys.executable, "-m", "gossamer", "peer"]
-    return pace_of([[*command, str(path), "--report", "--lifeline", *options] for path in folders])
+    return pace_of([[*command, str(path), "--report", "--lifeline", *options] for path in folders], environment)
 
 
 def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[float, dict[str, int]]:

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from gossamer.agents import dropout
+from gossamer.agents import counter_rng, dropout
 from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns, hash_rows
+from gossamer.agents.salts import RowSalts
 
 KEY = (3, 5, 1)  # seed, step, layer
 
@@ -37,3 +38,24 @@ def test_the_entries_that_are_kept_are_those_of_the_mask(piece: int, monkeypatch
         entries, scale = drop.keep(order)
         assert torch.equal(entries, draw_dropout_mask(counters[order], *KEY, 0.25).nonzero()[:, 0])
         assert scale == 1 / 0.75
+
+
+@pytest.mark.parametrize("differentiate", [False, True])
+@pytest.mark.parametrize("salted", [False, True])
+def test_numpy_and_pytorch_give_the_same_bits(
+    differentiate: bool, salted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small inputs go through one, large inputs through the other."""
+    random = torch.Generator().manual_seed(0)
+    x, g = torch.randn(2, 70, 9, generator=random)
+    words = torch.randint(-(2**31), 2**31, (2, 70), dtype=torch.int32, generator=random)
+    salts = RowSalts(words, torch.arange(70)[:, None]) if salted else None
+    found = []
+    for serial in (0, counter_rng.SERIAL):
+        for module in (counter_rng, dropout):
+            monkeypatch.setattr(module, "SERIAL", serial)
+        leaf = x.clone().requires_grad_(differentiate)
+        dropped = dropout.Drop(hash_rows(torch.arange(70))[:, None], 0.3, KEY, salts)(leaf)
+        found.append([dropped, *torch.autograd.grad(dropped, leaf, g)] if differentiate else [dropped])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one.view(torch.int32), other.view(torch.int32))

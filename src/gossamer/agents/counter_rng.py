@@ -8,12 +8,15 @@ mixed by SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom n
 32-bit hash lowbias32 (Wellons 2018, "Prospecting for hash functions"): both are fast, neither is cryptographic.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 _MASK_64 = (1 << 64) - 1
 _GOLDEN = -0x61C88647
+SERIAL = 1 << 15  # numbers up to which PyTorch's operations take one thread, and NumPy's a third of their time
 # Rounds of lowbias32: a xor-shift (with the mask that makes the shift a logical one), then a multiplication
 _ROUNDS = ((16, 0xFFFF, 0x7FEB352D), (15, 0x1FFFF, -0x7B935975))
 
@@ -57,10 +60,11 @@ def draw_dropout_mask(
         bits = _mix(counters, _signed(derive_key(seed, step, layer) >> 32), _ROUNDS[1:])
     else:
         bits = _mix_salted(counters, salts)
-    if out is not None and out.dtype != torch.bool:
+    if out is not None and out.dtype != torch.bool and out.numel() > SERIAL:
         return torch.ge(bits, threshold, out=out)
-    found = torch.from_numpy(np.greater_equal(bits.numpy(), threshold))  # several times as fast as torch's
-    return found if out is None else out.copy_(found)
+    kept = torch.empty(bits.shape, dtype=torch.bool) if out is None else out
+    np.greater_equal(bits.numpy(), threshold, out=kept.numpy())  # several times as fast as torch's
+    return kept
 
 
 def draw_uniform(counters: Tensor, *key: int, salts: Tensor | None = None) -> Tensor:
@@ -83,20 +87,26 @@ def draw_order(count: int, seed: int, epoch: int) -> Tensor:
 
 def _mix(counters: Tensor, salt: int, rounds: tuple[tuple[int, int, int], ...] = _ROUNDS) -> Tensor:
     """A hash modulo 2^32 whose upper bits are well mixed; one round is enough for counters that are hashes already."""
-    return _run_rounds((counters ^ salt).mul_(_GOLDEN), rounds)
+    return _run_rounds(counters ^ salt, None, rounds)
 
 
 def _mix_salted(counters: Tensor, salts: Tensor) -> Tensor:
     """The same hash with a salt of two words, one before the first multiplication and one after it."""
-    return _run_rounds((counters ^ salts[0]).mul_(_GOLDEN).bitwise_xor_(salts[1]), _ROUNDS)
+    return _run_rounds(counters ^ salts[0], salts[1], _ROUNDS)
 
 
-def _run_rounds(x: Tensor, rounds: tuple[tuple[int, int, int], ...]) -> Tensor:
-    """Rounds of lowbias32, in place."""
-    shifted = torch.empty_like(x)
+def _run_rounds(x: Tensor, salt: Tensor | None, rounds: tuple[tuple[int, int, int], ...]) -> Tensor:
+    """A multiplication, a second salt and rounds of lowbias32, in place."""
+    small = x.numel() <= SERIAL
+    words: Any = x.numpy() if small else x  # the operators mean the same to both
+    words *= _GOLDEN
+    if salt is not None:
+        words ^= salt.numpy() if small else salt
     for shift, mask, factor in rounds:
-        torch.bitwise_right_shift(x, shift, out=shifted)
-        x.bitwise_xor_(shifted.bitwise_and_(mask)).mul_(factor)
+        shifted = words >> shift
+        shifted &= mask
+        words ^= shifted
+        words *= factor
     return x
 
 

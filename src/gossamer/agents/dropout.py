@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.agents.counter_rng import draw_dropout_mask, hash_columns
+from gossamer.agents.counter_rng import SERIAL, draw_dropout_mask, hash_columns
 from gossamer.agents.salts import RowSalts
 from gossamer.model.product import select_rows
 from gossamer.model.selected_product import Kept
@@ -33,8 +33,22 @@ class Drop:
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [rows(, batch), width] or [entries] with dropout."""
-        out: Tensor = _Dropout.apply(x, self.counters, self.dropout, self.key, self.salts)  # type: ignore[no-untyped-call]
+        if not x.requires_grad:
+            return self.draw(x, None)
+        out: Tensor = _Dropout.apply(x, self)  # type: ignore[no-untyped-call]
         return out
+
+    def draw(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The same without a gradient; fills `mask`, bool and shaped as x, if it is given."""
+        columns = _column_hashes(x.shape[-1]) if x.ndim > 1 else None
+        result = torch.empty_like(x)
+        for piece in _pieces(x):
+            here = self.counters[piece] if columns is None else self.counters[piece] + columns
+            # Drawn in the type of x where no gradient needs the mask: converting it takes as long as half the hash.
+            kept = torch.empty_like(x[piece]) if mask is None else mask[piece]
+            own = None if self.salts is None else self.salts.select(piece)
+            _scale(x[piece], draw_dropout_mask(here, *self.key, self.dropout, kept, own), self.dropout, result[piece])
+        return result
 
     def rows(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Some rows of the same, made when they are needed instead of kept."""
@@ -54,28 +68,17 @@ class Drop:
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, counters: Tensor, dropout: float, key: DropoutKey, salts: RowSalts | None
-    ) -> Tensor:
-        columns = _column_hashes(x.shape[-1]) if x.ndim > 1 else None
-        result = torch.empty_like(x)
-        mask = torch.empty(x.shape, dtype=torch.bool) if ctx.needs_input_grad[0] else None
-        for piece in _pieces(x):
-            here = counters[piece] if columns is None else counters[piece] + columns
-            # Drawn in the type of x where no gradient needs the mask: converting it takes as long as half the hash.
-            kept = torch.empty_like(x[piece]) if mask is None else mask[piece]
-            own = None if salts is None else salts.select(piece)
-            _scale(x[piece], draw_dropout_mask(here, *key, dropout, kept, own), dropout, result[piece])
-        ctx.mask, ctx.dropout = mask, dropout
-        return result
+    def forward(ctx: Any, x: Tensor, drop: Drop) -> Tensor:
+        ctx.mask, ctx.dropout = torch.empty(x.shape, dtype=torch.bool), drop.dropout
+        return drop.draw(x, ctx.mask)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (g,) = gradients
         result = torch.empty_like(g)
         for piece in _pieces(g):
             _scale(g[piece], ctx.mask[piece], ctx.dropout, result[piece])
-        return result, None, None, None, None
+        return result, None
 
 
 @lru_cache(maxsize=8)
@@ -84,9 +87,14 @@ def _column_hashes(width: int) -> Tensor:
 
 
 def _scale(x: Tensor, mask: Tensor, dropout: float, out: Tensor) -> None:
-    torch.mul(x, mask.to(x.dtype).mul_(1.0 / (1.0 - dropout)), out=out)
+    scale = 1.0 / (1.0 - dropout)
+    if x.numel() > SERIAL:
+        torch.mul(x, mask.to(x.dtype).mul_(scale), out=out)
+        return
+    numbers = x.numpy(force=True)
+    np.multiply(numbers, np.multiply(mask.numpy(), scale, dtype=numbers.dtype), out=out.numpy())
 
 
 def _pieces(x: Tensor) -> list[slice]:
-    rows = max(1, PIECE * torch.get_num_threads() // max(1, x[:1].numel()))
+    rows = max(1, PIECE * torch.get_num_threads() * len(x) // max(1, x.numel()))
     return [slice(row, row + rows) for row in range(0, len(x), rows)]

@@ -1,6 +1,6 @@
 """Passes: a plan with a host's data laid out for it, as a forward pass reads it, for training or for evaluation."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,13 @@ class Pass:
     def input(self, index: int, x: Tensor, key: tuple[int, int] | None) -> LayerInput:
         """A layer's input x; `key` is the seed and the step that dropout is drawn for, None for none."""
         plan, drop = self.plan.layers[index], self.dropout[index]
-        used = None if key is None or drop == 0.0 else Drop(self.counters[index], drop, (*key, index))
-        if used is not None and self.owned is not None:
-            used = replace(used, salts=RowSalts(self.owned.draw_salts("dropout", *used.key), self.salt_rows[index]))
+        used = None
+        if key is not None and drop:
+            named = *key, index
+            salts = None
+            if self.owned is not None:
+                salts = RowSalts(self.owned.draw_salts("dropout", *named), self.salt_rows[index])
+            used = Drop(self.counters[index], drop, named, salts)
         return LayerInput(x, self.products[index], used, plan.input_row, plan.slab, len(plan.gather.powers), index == 0)
 
     @property

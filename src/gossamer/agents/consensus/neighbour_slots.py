@@ -27,6 +27,7 @@ class NeighbourSlots:
     filled: Tensor  # int64: the other endpoints of `mirror`, then the flat slots whose other endpoints' values arrive
     outgoing: tuple[tuple[Link, int], ...]  # links, and how many slots' values each carries
     incoming: tuple[tuple[Link, int], ...]
+    in_order: bool  # the values of all slots leave and arrive in the order of the slots, as those of a single agent do
 
     def swap(
         self,
@@ -38,17 +39,21 @@ class NeighbourSlots:
         """Send the values [hosted, slots, width] of every slot; return those of the other endpoint, in one exchange."""
         flat = values.flatten(0, 1)
         width = flat.shape[1]
-        leaving = flat.index_select(0, self.sent).split_with_sizes([count for _, count in self.outgoing])
+        leaving = flat if self.in_order else flat.index_select(0, self.sent)
+        parts = leaving.split_with_sizes([count for _, count in self.outgoing])
         inbox = yield Outbox(
             Phase.CONSENSUS,
             index,
-            {link: rows for (link, _), rows in zip(self.outgoing, leaving, strict=True)},
+            {link: rows for (link, _), rows in zip(self.outgoing, parts, strict=True)},
             {link: (count, width) for link, count in self.incoming},
             dtype,
             bound_magnitude,
         )
-        arrived = [flat.index_select(0, self.mirror), *(inbox[link] for link, _ in self.incoming)]
-        return torch.zeros_like(flat).index_copy_(0, self.filled, torch.cat(arrived)).view(values.shape)
+        arrived = [inbox[link] for link, _ in self.incoming]
+        if self.in_order:
+            return torch.cat(arrived).view(values.shape)
+        joined = torch.cat([flat.index_select(0, self.mirror), *arrived])
+        return torch.zeros_like(flat).index_copy_(0, self.filled, joined).view(values.shape)
 
 
 def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
@@ -80,15 +85,18 @@ def make_slots(C: HostedCombination, dtype: torch.dtype) -> NeighbourSlots:
     hosts, counts = np.unique(np.stack([to, of]), axis=1, return_counts=True)
     between = list(zip(*hosts.tolist(), counts.tolist(), strict=True))
     shape = (len(here), width)
+    filled = np.concatenate([flat[hosted], flat[received]])
+    all_slots = np.arange(len(here) * width)
     return NeighbourSlots(
         weight=torch.tensor(weight, dtype=dtype).view(shape),
         sign=torch.tensor(sign, dtype=dtype).view(shape),
         pairs=tuple(zip(position.tolist(), slot.tolist(), k.tolist(), z.tolist(), strict=True)),
         mirror=torch.from_numpy(flat[mirrored]),
         sent=torch.from_numpy(flat[sent]),
-        filled=torch.from_numpy(np.concatenate([flat[hosted], flat[received]])),
+        filled=torch.from_numpy(filled),
         outgoing=tuple((Link(mine, other), count) for other, mine, count in between),
         incoming=tuple((Link(other, mine), count) for other, mine, count in between),
+        in_order=np.array_equal(flat[sent], all_slots) and np.array_equal(filled, all_slots),
     )
 
 

@@ -22,7 +22,7 @@ ever new directions, which are those of X_k and not of Delta, would keep the age
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -81,12 +81,11 @@ class PowerGossipMethod:
 
 
 class LinkValues(NamedTuple):
-    """Values that both endpoints of each link know [hosted, slots, rows, width]."""
+    """Values of some arrays that both endpoints of each link know, side by side [hosted, slots, width]."""
 
-    across: Tensor  # the difference, the same at both endpoints
     own: Tensor  # an endpoint's own values as the other one knows them
     other: Tensor  # and the other's
-    error: Tensor | None  # bound on that of the difference's rows, where they were quantised
+    errors: list[Tensor | None]  # of each array, bound on that of the difference's rows, where they were quantised
 
 
 @dataclass(frozen=True)
@@ -122,69 +121,78 @@ class PowerGossip:
     ) -> Generator[Outbox, Inbox, Params]:
         matrices = {name: part.reshape(len(part), *matrix_shape(part.shape[1:])) for name, part in psi.items()}
         slots = self.slots.weight.shape[1]
-        left: dict[str, Tensor] = {}
-        whole: dict[str, Tensor] = {}
+        sides: dict[tuple[str, str], Tensor] = {}
         for name, x in matrices.items():
             if f"start.{name}" in state:
-                left[name] = _times(state[f"start.{name}"], x.mT)
+                sides["left", name] = _times(state[f"start.{name}"], x.mT)
             else:
-                whole[name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
-        shared = yield from self._exchange({"left": left, "whole": whole}, state, index)
-        bases = {name: _basis(shared["left", name].across) for name in left}
-        right = {name: _times(bases[name], matrices[name]) for name in left}
-        if right:
-            shared |= yield from self._exchange({"right": right}, state, index + 1)
-        signed = (self.slots.weight * self.slots.sign)[..., None, None]  # 0 where a slot has no neighbour
-        for number, (name, x) in enumerate(matrices.items()):
-            target = into[name].view(x.shape)
-            if name in left:
-                q, own, other, error = shared["right", name]
-                start, size = state[f"start.{name}"], _largest(q)  # the same at both endpoints, and so is what follows
-                finfo = torch.finfo(q.dtype)
-                follow = q / torch.linalg.vector_norm(q, dim=-1, keepdim=True).clamp_min_(finfo.tiny)
-                if error is not None:
-                    follow = torch.where(size > error, follow, start)
-                    q = q.masked_fill(size <= error, 0)
-                start.copy_(follow)
-                vanishes = (size <= 16 * finfo.eps * (_largest(own) + _largest(other))) & (signed != 0)
-                if vanishes.any():
-                    anew = draw_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
-                    start.copy_(torch.where(vanishes, anew, start))
-                torch.baddbmm(x, bases[name].flatten(1, 2).mT, (signed * q).flatten(1, 2), alpha=-1, out=target)
-            else:
-                torch.sub(x, (signed * shared["whole", name].across).sum(1).view(x.shape), out=target)
+                sides["whole", name] = x.flatten(1)[:, None, None].expand(-1, slots, 1, -1)
+        known = yield from self._exchange(sides, state, index)
+        across = dict(zip(sides, _split(self._across(known.own, known.other), sides.values()), strict=True))
+        bases = {name: _basis(rows) for (side, name), rows in across.items() if side == "left"}
+        right = {("right", name): _times(basis, matrices[name]) for name, basis in bases.items()}
+        for name, x in matrices.items():
+            if name not in bases:
+                sent_whole = (self._signed * across["whole", name]).sum(1)
+                torch.sub(x, sent_whole.view(x.shape), out=into[name].view(x.shape))
+        if not right:
+            return into
+        known = yield from self._exchange(right, state, index + 1)
+        parts = (_split(one, right.values()) for one in (self._across(known.own, known.other), known.own, known.other))
+        for name, q, own, other, error in zip(bases, *parts, known.errors, strict=True):
+            start, size = state[f"start.{name}"], _largest(q)  # the same at both endpoints, and so is what follows
+            finfo = torch.finfo(q.dtype)
+            follow = q / torch.linalg.vector_norm(q, dim=-1, keepdim=True).clamp_min_(finfo.tiny)
+            if error is not None:
+                follow = torch.where(size > error, follow, start)
+                q = q.masked_fill(size <= error, 0)
+            start.copy_(follow)
+            vanishes = (size <= 16 * finfo.eps * (_largest(own) + _largest(other))) & self._linked
+            if vanishes.any():
+                number = list(matrices).index(name)
+                anew = draw_normal(tuple(q.shape[2:]), self.seed, 2**33 + step, number).to(q.dtype)
+                start.copy_(torch.where(vanishes, anew, start))
+            x, target = matrices[name], into[name].view(matrices[name].shape)
+            torch.baddbmm(x, bases[name].flatten(1, 2).mT, (self._signed * q).flatten(1, 2), alpha=-1, out=target)
         return into
 
     def _exchange(
-        self, sides: Mapping[str, Mapping[str, Tensor]], state: StateDict, index: int
-    ) -> Generator[Outbox, Inbox, dict[tuple[str, str], LinkValues]]:
+        self, values: Mapping[tuple[str, str], Tensor], state: StateDict, index: int
+    ) -> Generator[Outbox, Inbox, LinkValues]:
         """Exchange values [hosted, slots, rows, width], by side and array, with the other endpoint of each link."""
-        values = {(side, name): value for side, named in sides.items() for name, value in named.items()}
         quantiser = self.method.quantiser
-        errors: list[Tensor | None] = [None] * len(values)
         if quantiser is None:
             own = _join(values.values())
             other = yield from self.slots.swap(own, index)
-        else:
-            sent = [state[f"said.{side}.{name}"] for side, name in values]
-            received = [state[f"heard.{side}.{name}"] for side, name in values]
-            codes = [quantiser.encode(value - known) for value, known in zip(values.values(), sent, strict=True)]
-            bound = partial(_bound_change, quantiser, [code.shape[2:] for code in codes])
-            others = yield from self.slots.swap(_join(codes), index, torch.uint8, bound)
-            arrived = _split(others, codes)
-            for known, code in zip(sent + received, codes + arrived, strict=True):
-                known += quantiser.decode(code, known.shape[-1], known.dtype)
-            errors = [
-                quantiser.scale(a, known.dtype) + quantiser.scale(b, known.dtype)
-                for a, b, known in zip(codes, arrived, sent, strict=True)
-            ]
-            own, other = _join(sent), _join(received)
-        parts = (_split(one, values.values()) for one in (self._across(own, other), own, other))
-        return {key: LinkValues(*one) for key, *one in zip(values, *parts, errors, strict=True)}
+            return LinkValues(own, other, [None] * len(values))
+        sent = [state[f"said.{side}.{name}"] for side, name in values]
+        received = [state[f"heard.{side}.{name}"] for side, name in values]
+        codes = [quantiser.encode(value - known) for value, known in zip(values.values(), sent, strict=True)]
+        bound = partial(_bound_change, quantiser, [code.shape[2:] for code in codes])
+        others = yield from self.slots.swap(_join(codes), index, torch.uint8, bound)
+        arrived = _split(others, codes)
+        for known, code in zip(sent + received, codes + arrived, strict=True):
+            known += quantiser.decode(code, known.shape[-1], known.dtype)
+        errors: list[Tensor | None] = [
+            quantiser.scale(a, known.dtype) + quantiser.scale(b, known.dtype)
+            for a, b, known in zip(codes, arrived, sent, strict=True)
+        ]
+        return LinkValues(_join(sent), _join(received), errors)
 
     def _across(self, own: Tensor, other: Tensor) -> Tensor:
         """The smaller agent's values [hosted, slots, width] less the other's, the same numbers at both endpoints."""
-        return self.slots.sign[..., None] * (own - other) + 0.0  # and no zero with a sign, which qr may look at
+        difference = (own - other).mul_(self.slots.sign[..., None])
+        return difference.add_(0.0)  # no zero with a sign, which qr may look at
+
+    @cached_property
+    def _signed(self) -> Tensor:
+        """C_kz, negative at the agent with the larger number; 0 where a slot has no neighbour [hosted, slots, 1, 1]."""
+        return (self.slots.weight * self.slots.sign)[..., None, None]
+
+    @cached_property
+    def _linked(self) -> Tensor:
+        """Slots that have a neighbour, bool [hosted, slots, 1, 1]."""
+        return self._signed != 0
 
 
 def _basis(rows: Tensor) -> Tensor:
@@ -205,7 +213,7 @@ def _join(values: Iterable[Tensor]) -> Tensor:
 def _split(whole: Tensor, like: Collection[Tensor]) -> list[Tensor]:
     """Undo `_join`."""
     pieces = whole.split_with_sizes([value.shape[2:].numel() for value in like], 2)
-    return [piece.unflatten(2, value.shape[2:]) for piece, value in zip(pieces, like, strict=True)]
+    return [piece.view(*piece.shape[:2], *value.shape[2:]) for piece, value in zip(pieces, like, strict=True)]
 
 
 def _largest(rows: Tensor) -> Tensor:
@@ -224,7 +232,7 @@ def _bound_change(quantiser: Quantiser, shapes: Sequence[torch.Size], message: T
 def _times(factors: Tensor, x: Tensor) -> Tensor:
     """Each slot's rows [hosted, slots, rank, n] times its agent's matrix [hosted, n, width]."""
     # As rows: the same product as columns, with both factors transposed, takes many times as long.
-    return (factors.flatten(1, 2) @ x).view(*factors.shape[:3], -1)
+    return torch.bmm(factors.flatten(1, 2), x).view(*factors.shape[:3], -1)
 
 
 def _parse(words: list[str]) -> PowerGossipMethod:

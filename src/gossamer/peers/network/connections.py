@@ -167,15 +167,15 @@ class Connections:
 
     def on_delivered(self, descriptor: int, sender: int, sizes: list[int]) -> None:
         """Handle a message of a sender that was read, with parts of these sizes."""
-        bodies = [size + CURVE_OVERHEAD * self._encrypted for size in sizes]
+        overhead = CURVE_OVERHEAD * self._encrypted
         with self._lock:
             connection = self._accepted.get(descriptor)
             if connection is None:
                 return
             if connection.group is self._pending and self._handshake_complete(connection) is False:
                 return  # the message is of an earlier connection with this descriptor
-            headers = [SHORT_HEADER if body < LONG_BODY else LONG_HEADER for body in bodies]
-            connection.delivered_bytes += sum(bodies) + sum(headers)
+            for body in (size + overhead for size in sizes):
+                connection.delivered_bytes += body + (SHORT_HEADER if body < LONG_BODY else LONG_HEADER)
             if connection.group is not self._active:
                 self._move(descriptor, connection, self._active, sender)
 

@@ -68,6 +68,7 @@ class EpochExchanges:
         self.position: Position = (0, 0)
         self.start = 0  # the step that the program began at
         self.inbox: dict[Position, dict[int, tuple[Tensor, float]]] = {}  # rows and their largest magnitude, by sender
+        self._planned: dict[Position, ExpectedMessages] = {}  # of the positions in the inbox
         self.resend_buffer = ResendBuffer(config.membership.neighbours)
         self._bounds = MagnitudeBounds()
         self._violations: dict[int, tuple[Position, RefusedError]] = {}  # the last one of each neighbour
@@ -94,7 +95,7 @@ class EpochExchanges:
         """Store a neighbour's frame for its exchange, or refuse it."""
         if header.position < self.position:
             raise RefusedError("old", "position")
-        expected = self._expectations(header.position)
+        expected = self._planned.get(header.position) or self._expectations(header.position)
         if expected is None:
             raise RefusedError("unplanned", "position")
         planned = expected.plan, expected.phase, expected.index, expected.dtype or self._config.dtype
@@ -105,6 +106,7 @@ class EpochExchanges:
         ahead = header.position[0] > self.position[0] + self._config.max_step_gap
         if ahead and header.position[0] <= self._config.steps:  # a neighbour may end a run before its last step
             raise RefusedError("early", "position")  # bounds what is held for later
+        self._planned[header.position] = expected
         arrived = self.inbox.setdefault(header.position, {})
         if header.sender in arrived:
             raise RefusedError("duplicate")
@@ -116,12 +118,14 @@ class EpochExchanges:
             raise
 
     def complete_inbox(self) -> Inbox | None:
-        """The messages of the current exchange if all have arrived. Those beyond the bounds are refused first."""
+        """The messages of the current exchange if all have arrived. Those beyond the bounds are refused then."""
         if self._program is None:
             return None
         if self._is_idle():
             return None
         arrived, exchange = self.inbox.get(self.position, {}), self.current
+        if len(arrived) < len(exchange.expected):  # only messages of the plan are held
+            return None
         for sender, (rows, size) in list(arrived.items()) if exchange.phase is not Phase.PLANNING else ():
             try:
                 bounded = exchange.bound_magnitude(rows) if exchange.bound_magnitude else size
@@ -130,7 +134,7 @@ class EpochExchanges:
                 del arrived[sender]
                 self._violations[sender] = self.position, refused
                 self._on_refused(sender, refused)
-        if len(arrived) < len(exchange.expected):  # only messages of the plan are held
+        if len(arrived) < len(exchange.expected):
             return None
         return {link: arrived[link.sender][0] for link in exchange.expected}
 
@@ -148,6 +152,7 @@ class EpochExchanges:
         """Go to the next exchange, whose messages are sent at once, or to the end; return whether it has ended."""
         self.inbox.pop(self.position, None)
         self._demanded = False
+        self._planned.pop(self.position, None)
         for link in inbox:
             self.resend_buffer.release(link.sender, self.position[0])  # the neighbour has left earlier steps
         return self._resume(inbox)
@@ -166,25 +171,35 @@ class EpochExchanges:
             return True
         plan, step, self.current = reached
         self.position = (step, before[1] + 1 if step == before[0] else 0)
-        encoded: dict[int, tuple[bytes, float]] = {}  # neighbours that are sent the same share one encoding
-        for link, message in self.current.messages.items():
-            if id(message) not in encoded:
-                encoded[id(message)] = self._encode(plan, join_parts(message))
-            frame, size = encoded[id(message)]
-            if self.current.phase is not Phase.PLANNING:
-                self._bounds.check_outgoing(self.current, link.receiver, size)
-            self.resend_buffer.add(link.receiver, self.position, frame)
-            self._send(link.receiver, frame)
-            self._sent_bytes[str(self.current.phase)] += len(frame) - PAYLOAD_OFFSET
+        self._send_all(plan)
         return False
 
-    def _encode(self, plan: str, rows: Tensor) -> tuple[bytes, float]:
-        """A frame of the current exchange, and the largest magnitude of its numbers."""
+    def _send_all(self, plan: str) -> None:
+        """Send the messages of the current exchange. Each of encoding, checking and sending runs over all of them in
+        turn: code that has just run is in the caches, and the thread that sends them wakes up less often."""
         exchange, membership = self.current, self._config.membership
         phase, index = str(exchange.phase), exchange.index
-        frame = Frame(membership.agent, self._epoch, self.position, plan, phase, index, rows)
-        size = exchange.bound_magnitude(rows) if exchange.bound_magnitude else wire.max_magnitude(rows)
-        return wire.encode(frame, membership.run, self._config.encrypted), size
+        # Neighbours that are sent the same share one encoding.
+        distinct = {id(message): join_parts(message).contiguous() for message in exchange.messages.values()}
+        bound = exchange.bound_magnitude or wire.max_magnitude
+        sizes = {key: bound(rows) for key, rows in distinct.items()}
+        encoded = {
+            key: wire.encode(
+                Frame(membership.agent, self._epoch, self.position, plan, phase, index, rows),
+                membership.run,
+                self._config.encrypted,
+            )
+            for key, rows in distinct.items()
+        }
+        frames = [(link.receiver, id(message)) for link, message in exchange.messages.items()]
+        if exchange.phase is not Phase.PLANNING:
+            for receiver, key in frames:
+                self._bounds.check_outgoing(exchange, receiver, sizes[key])
+        for receiver, key in frames:
+            frame = encoded[key]
+            self.resend_buffer.add(receiver, self.position, frame)
+            self._send(receiver, frame)
+            self._sent_bytes[phase] += len(frame) - PAYLOAD_OFFSET
 
     def describe_divergence(self, diverged: DivergedError) -> GossamerError:
         """The error that ends a diverged run. It names the sender of the largest number that arrived, if that is

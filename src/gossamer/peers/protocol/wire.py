@@ -18,7 +18,9 @@ from functools import lru_cache
 from typing import Any
 
 import msgpack
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 WIRE_VERSION = 5
@@ -30,6 +32,7 @@ DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
 # Evaluation; training; planning between sites; between two stages; the end of a run; inference after it
 PLANS = ("full", "train", "site", "hand-over", "closing", "inference")
 PHASES = ("forward", "backward", "consensus", "planning", "scores", "measures")
+_ARRAY_TYPES = {dtype: np.dtype(str(dtype).removeprefix("torch.")) for dtype in DTYPES}
 Position = tuple[int, int]  # of an exchange in a run: the step, and its number within the step
 Buffer = bytes | memoryview
 
@@ -113,7 +116,8 @@ def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
     if isinstance(message, Status):
         packed: bytes = msgpack.packb({"facts": message.statements, "waiting": message.waiting})
         return HEADER.pack(WIRE_VERSION, STATUS, message.sender, digest_run(run), message.epoch) + packed
-    shape, numbers = message.rows.shape, message.rows.contiguous().numpy(force=True).data
+    numbers = message.rows.contiguous().numpy()
+    shape = numbers.shape
     return b"".join(
         (
             HEADER.pack(WIRE_VERSION, FRAME, message.sender, digest_run(run), message.epoch),
@@ -124,11 +128,11 @@ def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
                 _PHASE[message.phase],
                 _DTYPE[message.rows.dtype],
                 len(shape),
-                0 if encrypted else zlib.crc32(numbers),
+                0 if encrypted else zlib.crc32(numbers.data),
                 *shape,
                 *(0,) * (3 - len(shape)),
             ),
-            numbers,
+            numbers.data,
         )
     )
 
@@ -193,26 +197,27 @@ def _read_status(body: Buffer, sender: int, epoch: int) -> Status:
 
 def read_payload(header: FrameHeader, message: Buffer, encrypted: bool = False) -> tuple[Tensor, float]:
     """The numbers of a frame, read-only and if possible in the memory where they arrived, and the largest magnitude."""
-    numbers = memoryview(message)[PAYLOAD_OFFSET:]
-    if not encrypted and header.checksum != zlib.crc32(numbers):
+    payload = memoryview(message)[PAYLOAD_OFFSET:]
+    if not encrypted and header.checksum != zlib.crc32(payload):
         raise RefusedError("checksum")
-    if not len(numbers):
-        return torch.empty(header.shape, dtype=header.dtype), 0.0
-    rows = torch.frombuffer(bytearray(numbers) if numbers.readonly else numbers, dtype=header.dtype)
-    if rows.data_ptr() % header.dtype.itemsize:  # ZeroMQ may hand a message over from within a larger buffer
-        rows = torch.frombuffer(bytearray(numbers), dtype=header.dtype)
-    size = max_magnitude(rows)
+    numbers = np.frombuffer(payload, _ARRAY_TYPES[header.dtype])
+    if not (numbers.flags.aligned and numbers.flags.writeable):
+        numbers = numbers.copy()  # ZeroMQ may hand a message over from within a larger buffer
+    size = _max_magnitude(numbers)
     if not math.isfinite(size):
         raise RefusedError("not finite")
-    return rows.view(header.shape), size
+    return torch.from_numpy(numbers.reshape(header.shape)), size
 
 
 def max_magnitude(rows: Tensor) -> float:
     """The largest magnitude, not finite if one number is not; 0 of bytes and of masked numbers."""
-    if not rows.numel() or not rows.dtype.is_floating_point:
+    return _max_magnitude(rows.numpy())
+
+
+def _max_magnitude(numbers: NDArray[Any]) -> float:
+    if not numbers.size or numbers.dtype.kind != "f":
         return 0.0
-    numbers = rows.numpy(force=True)  # whose minimum and maximum take two thirds of the time of PyTorch's
-    return max(-float(numbers.min()), float(numbers.max()))
+    return float(np.maximum.reduce(np.abs(numbers), axis=None))  # NumPy's small operations take half of PyTorch's time
 
 
 def _read_position(value: Any) -> Position:
