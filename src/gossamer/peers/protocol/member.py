@@ -1,13 +1,11 @@
 """One agent's side of the protocol between neighbours: a state machine without I/O or a clock.
 
-It is fed the messages that arrive and the time, and it calls `send`. There is no coordinator: agents talk to their
-neighbours only, and what all must know spreads by gossip.
+It is fed messages and the time, and calls `send`. Without a coordinator, what all must know spreads by gossip.
 
 Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
-agents. A frame is sent when its exchange begins and is held in the resend buffer until the neighbour's own messages
-show that the neighbour has left the step; there are no acknowledgements. An agent that waits for a frame sends its
-neighbour a status with the position that it waits in, and is sent the frame again. So a lost message costs time and
-nothing else; a duplicate is refused.
+agents. A frame is held in the resend buffer until the neighbour's own messages show that it has left the step; there
+are no acknowledgements. An agent that waits for a frame sends its neighbour a status with the position that it waits
+in, and is sent the frame again. So a lost message costs time and nothing else; a duplicate is refused.
 
 Rollback (Elnozahy, Alvisi, Wang and Johnson 2002, "A survey of rollback-recovery protocols in message-passing
 systems"). An agent that starts has lost the messages it had received, so it opens a new recovery epoch (no pass over
@@ -22,8 +20,7 @@ agent that knows that all are done leaves as soon as its neighbours know it too,
 
 Faulty and hostile neighbours. Of another agent only its own signed statements are used (statements.py), and numbers
 only within bounds that every honest agent keeps (magnitudes.py). Retransmissions, replies and new epochs are rate
-limited (resending.py). A diverged state is never saved, and the checkpoint before it, which may have led there, is
-removed.
+limited (resending.py). A diverged state is never saved, and the checkpoint before it is removed.
 """
 
 from collections import Counter
@@ -57,8 +54,7 @@ class Member:
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`begin` makes the program that starts at a restorable step of a session, which `name_session` names;
-        `expectations` are the messages at a position."""
+        """`begin` makes the program from a restorable step of a session; `expectations` are those of a position."""
         self.config, self.membership, self.store = config, config.membership, store
         self._begin, self._expectations, self._send, self._on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
@@ -103,8 +99,8 @@ class Member:
         return tuple(k for k in range(self.membership.num_agents) if k not in known)
 
     def may_leave(self, now: float) -> bool:
-        """Return whether the process can end: all are done, and the neighbours know it or DEPARTURE_TIMEOUT has passed;
-        or this agent is done and has received nothing for ISOLATION_TIMEOUT."""
+        """Return whether the process can end: all are done, and the neighbours know it or had time to; or this agent is
+        done and has received nothing for ISOLATION_TIMEOUT."""
         if self.all_done:
             return self._informed >= set(self.membership.neighbours) or now > self.waiting_since + DEPARTURE_TIMEOUT
         return self.finished and now > self._last_received + ISOLATION_TIMEOUT
