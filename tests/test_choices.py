@@ -46,6 +46,7 @@ def test_every_list_of_names_is_compared() -> None:
         "DECAY_NAMES",
         "DTYPE_NAMES",
         "KEEP_NAMES",
+        "MEASURE_NAMES",
         "PRIVACY_FORMS",
         "TASK_NAMES",
     }
@@ -65,6 +66,8 @@ def test_every_other_choice_is_understood() -> None:
         assert make_settings({"boundary_bits": bits}).row_codec == ROW_CODECS.get(f"quantised-{bits}")
     for name in choices.DECAY_NAMES.names:
         assert make_settings({"decay_layers": name}).decay_layers == name
+    for name in choices.MEASURE_NAMES.names:
+        assert make_settings({"measure": name}).measure == name
     for name in choices.KEEP_NAMES.names:
         assert make_settings({"keep": name}).keep == name
     assert set(choices.TASK_NAMES.names) == {"auto", *get_args(Task)}

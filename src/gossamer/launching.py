@@ -52,7 +52,7 @@ def cut_agents(run: Run, folder: Path) -> list[Path]:
     return write_local_shards(folder / directory.AGENTS_FOLDER, run.deployment, settings, run.secrets, run.fingerprint)
 
 
-def gather(
+def gather_launch(
     graph: DataGraph,
     run: Run,
     folders: list[Path],

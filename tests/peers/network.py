@@ -220,7 +220,9 @@ class Network:
         frame = (self.members[sender].config.incarnation, receiver, message[:PAYLOAD_OFFSET])
         first, count = self.sent.get(frame, (self.now, 0))
         self.sent[frame] = first, count + 1
-        assert count <= 1 + (self.now - first) / RESEND_INTERVAL, f"agent {sender} sent a frame {count + 1} times"
+        assert count <= 1 + (self.now - first) / RESEND_INTERVAL + 1e-9, (
+            f"agent {sender} sent a frame {count + 1} times"
+        )
 
     def _check_memory(self, member: Member) -> None:
         """Messages that are held for a neighbour or for later belong to steps that neighbours can be apart."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ class Finished:
     def __init__(self, clock: Clock) -> None:
         self.clock, self.heard, self.turns = clock, 0.0, 0
         self.membership = make_membership(0, 2, (1,))
+        self.config = SimpleNamespace(steps=3)
 
     def receive(self, sender: int, message: memoryview, now: float) -> None:
         self.heard, self.all_done = now, True

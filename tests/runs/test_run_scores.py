@@ -122,7 +122,7 @@ def test_curves_show_the_validated_score(
     score: str, label: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(curves, "save_figure", lambda figure, path, mode: drawn.append(figure))
     result = gossamer.train(make_case(n=40).graph, out=tmp_path / "run", score=score, **OPTIONS)
     panel = drawn[0].axes[1]
     assert (panel.get_ylabel(), panel.get_yscale()) == (label, scale)

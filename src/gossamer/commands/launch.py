@@ -122,7 +122,7 @@ def _run_agents(state: "Run", graph: "DataGraph", folder: Path, folders: list[Pa
         raise
     state.seconds = time.monotonic() - began
     with keep_memory(), show_progress() as (display, should_stop, _):
-        return launching.gather(graph, state, folders, folder, should_stop, display)
+        return launching.gather_launch(graph, state, folders, folder, should_stop, display)
 
 
 def _say_how_to_go_on(command: str, folder: Path) -> None:

@@ -1,8 +1,9 @@
 """A recorded run: one host for each agent, of which all is kept that the curious agents receive and send.
 
 The program of a host is that of its peer: evaluations (with the sums of scores, where the best weights are kept) and
-training steps in the same order, so that what is recorded are the messages of a real peer, number for number. What
-drives the generators is the caller's (engines.simulation.run_together).
+training steps in the same order, so that what is recorded are the messages of a real peer, number for number; but for
+sums that nothing depends on, which no audit reads. What drives the generators is the caller's
+(engines.simulation.run_together).
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence

@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
     boundary_bits: int
     boundary_codec: str
     evaluate_every: int | None
+    measure: str
     checkpoint_every: int
     dtype: str
     threads: int
