@@ -24,8 +24,8 @@ from peers import peers_pace
 import gossamer
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.shards.shard import read_shard
-from gossamer.runs.deployment import Deployment, make_deployment
-from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.deployment import make_deployment
+from gossamer.runs.settings import make_settings
 
 Pace = tuple[float, float]  # steps a second; seconds of processor time a step and agent
 FAST, SLOW = "loopback", "slow links"
@@ -50,13 +50,23 @@ def limit(folders: list[Path], megabits: int) -> None:
         tc("filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", *match, "flowid", own)
 
 
-def pace(deployment: Deployment, settings: Settings, megabits: int, source: str | None = None) -> Pace:
-    """That of one process an agent, of this checkout or of that with another `source`."""
+def cut(folder: Path, dataset: str, agents: int, compress: str, steps: int) -> None:
+    """Write the shards of a run with these settings."""
+    options = {"preset": "paper", "dataset": dataset, "agents": agents, "compress": compress, "steps": steps}
+    settings = make_settings(options | {"evaluate_every": steps})
+    write_local_shards(folder, make_deployment(gossamer.load(dataset), settings), settings)
+
+
+def pace(given: tuple[str, int, str, int], megabits: int, source: str | None = None) -> Pace:
+    """That of one process an agent, of this checkout or of that with another `source`, which cuts its own shards."""
+    environment = os.environ | {"PYTHONPATH": source} if source else None
     with tempfile.TemporaryDirectory() as folder:
-        folders = write_local_shards(Path(folder), deployment, settings)
+        command = [sys.executable, __file__, "--cut", folder, *map(str, given)]
+        subprocess.run(command, check=True, env=environment)
+        folders = sorted(Path(folder).glob("agent-*"), key=lambda path: int(path.name.rpartition("-")[2]))
         if megabits:
             limit(folders, megabits)
-        rate, busy, _ = peers_pace(folders, environment=os.environ | {"PYTHONPATH": source} if source else None)
+        rate, busy, _ = peers_pace(folders, environment=environment)
         return rate, busy
 
 
@@ -70,12 +80,9 @@ def side_by_side(
     turns += [(compress, compress, compressed, None)]
     turns += [(AGAINST, compress, compressed, against)] if against else []
     found: dict[str, list[Pace]] = {name: [] for name, *_ in turns}
-    base = make_settings({"preset": "paper", "dataset": dataset, "agents": agents})
-    deployment = make_deployment(gossamer.load(dataset), base)
     for number in range(1, rounds + 1):
         for name, method, steps, source in turns:
-            settings = base.model_copy(update={"compress": method, "steps": steps, "evaluate_every": steps})
-            found[name].append(pace(deployment, settings, megabits, source))
+            found[name].append(pace((dataset, agents, method, steps), megabits, source))
             rate, busy = found[name][-1]
             print(
                 f"{where}, round {number} of {rounds}: {name} {rate:.1f} steps/s, {1000 * busy:.1f} ms", file=sys.stderr
@@ -95,6 +102,10 @@ def in_namespace(options: argparse.Namespace) -> dict[str, list[Pace]]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--cut"]:  # in a process of the checkout whose shards they are
+        folder, dataset, agents, compress, steps = sys.argv[2:]
+        cut(Path(folder), dataset, int(agents), compress, int(steps))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="cora")
     parser.add_argument("--agents", type=int, default=6)
