@@ -30,6 +30,7 @@ from gossamer.runs.run import Run, StartRun
 from gossamer.runs.run_json import read_manifest, read_run_settings
 from gossamer.runs.secret_files import read_secrets
 from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.shares import is_agent_folder
 from gossamer.runs.summaries import find_kept_record, has_ended, measure_final_scores, select_scores, summarise
 from gossamer.runs.trained import read_trained, trained_of_run
 from gossamer.runs.training import ShouldStop, baseline_settings, run_training
@@ -69,10 +70,8 @@ class Result:
         return target
 
     def model(self, agent: int | None = None) -> GraphNetwork:
-        """The network with the mean of the agents' weights, or one agent's, as a plain PyTorch module.
-
-        Its parameters have the names of PyTorch Geometric's layers; docs/models.md has the mapping.
-        """
+        """The network with the mean of the agents' weights, or one agent's, as a plain PyTorch module whose parameters
+        have the names of PyTorch Geometric's layers (docs/models.md)."""
         return trained_of_run(self.run, self.summary).module(agent)
 
     def export(self, path: str | Path, agent: int | None = None) -> Path:
@@ -166,10 +165,8 @@ def resume(
     display: Display | None = None,
     start: StartRun = start_run,
 ) -> Result:
-    """Continue a run directory from its last checkpoint; see `train` for what follows it.
-
-    A graph or shift operator that was given to `train` from memory must be given again. Ranks of a job have the folder
-    locked already."""
+    """Continue a run directory from its last checkpoint; see `train` for what follows it. A graph or shift operator
+    that was given to `train` from memory must be given again. Ranks of a job have the folder locked already."""
     path = Path(folder)
     with directory.lock_run(path) if start is start_run else nullcontext():
         if graph is None:
@@ -197,13 +194,16 @@ def predict(
     """Every vertex's output with the weights that a run left behind (eq. (5)-(7)), in vertex order.
 
     Without `data`, of the graph that the run was trained on, each vertex with its own agent's weights; a `graph` from
-    memory must be given again. On ranks of a job (`start=start_on_ranks`) every rank returns all outputs.
-
-    With `data`, of another graph with the same features: a DataGraph, what `load` takes, or a PyTorch Geometric graph;
-    labels are not needed. It is predicted centrally with the mean of the agents' weights or, with `over_agents`, by
-    agents to which its vertices are assigned by the run's method.
+    memory must be given again. On ranks of a job (`start=start_on_ranks`) every rank returns all outputs. With `data`,
+    of another graph with the same features: a DataGraph, what `load` takes, or a PyTorch Geometric graph, without
+    labels. It is predicted centrally with the mean of the agents' weights or, with `over_agents`, by agents to which
+    its vertices are assigned by the run's method. An agent's folder predicts its vertices, or new ones, alone.
     """
     path = Path(folder)
+    if is_agent_folder(path):
+        from gossamer.peers.prediction import TrainedAgent  # with the network's libraries, which no other run needs
+
+        return TrainedAgent(path).predict(data=None if data is None else Path(data)).outputs
     if data is not None:
         return predict_unlabelled(read_trained(path), data, start, over_agents, shift).outputs
     return directory.read_weights(path, load_graph(path) if graph is None else graph, start, shift).predict()

@@ -243,3 +243,9 @@ def test_agents_that_serve_answer_together_also_after_one_was_killed(tmp_path: P
         waits.join(60)
         assert not waits.is_alive()
         ask(2)
+
+
+def test_python_predicts_at_an_agent_too(trained: tuple[list[Path], Run]) -> None:
+    folders, expected = trained
+    own = np.flatnonzero(expected.deployment.assignment == 3)
+    torch.testing.assert_close(gossamer.predict(folders[3]), expected.predict()[own], rtol=0, atol=1e-10)
