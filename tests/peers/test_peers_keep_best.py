@@ -53,7 +53,7 @@ def check(folders: list[Path], expected: Run) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"topology": "line"},
+        {"topology": "line", "weight_decay": 0.05},
         {"patience": 8, "steps": 400},
         {"patience": 7, "steps": 400},  # ends between two evaluations
         {"standardise": True, "consensus_every": 3},
