@@ -18,6 +18,7 @@ from gossamer.files import PRIVATE, write_atomically
 from gossamer.runs.documents import read_json
 
 SERVING_FILE = "serving.json"
+PREFIX = "gossamer-"  # of the folder of a socket
 LENGTHS = struct.Struct("<QQ")  # of the JSON object, and of the bytes after it
 MAX_REQUEST = 1 << 16
 REQUEST_TIMEOUT = 1.0  # seconds for a request to arrive: it is one line of a process on this machine
@@ -30,7 +31,8 @@ class LocalRequests:
         if not hasattr(socket, "AF_UNIX"):
             raise GossamerError("--serve needs Unix sockets, which this system does not have")
         self._file = folder / SERVING_FILE
-        self._folder = Path(tempfile.mkdtemp(prefix="gossamer-"))  # short: a socket's path has at most 107 bytes
+        _remove_left(self._file)
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # short: a socket's path has at most 107 bytes
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self._folder / "socket"))
         self._listener.listen(16)
@@ -61,6 +63,15 @@ class LocalRequests:
         self._listener.close()
         (self._folder / "socket").unlink(missing_ok=True)
         self._folder.rmdir()
+
+
+def _remove_left(file: Path) -> None:
+    """Remove the socket that a killed process has left."""
+    with contextlib.suppress(OSError, GossamerError, KeyError, TypeError):
+        left = Path(str(read_json(file)["socket"]))
+        if left.parent.name.startswith(PREFIX):
+            left.unlink(missing_ok=True)
+            left.parent.rmdir()
 
 
 def answer(connection: socket.socket, about: dict[str, Any], content: bytes = b"") -> None:

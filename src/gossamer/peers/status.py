@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from gossamer.files import is_locked
+from gossamer.files import is_in_use
 from gossamer.peers.agent_folders import run_folder
 from gossamer.peers.checkpoints import CHECKPOINT_NAME
 from gossamer.peers.progress import STATUS_FILE
@@ -39,8 +39,8 @@ def read_status(folder: Path, now: float) -> AgentStatus:
     shard = read_site_shard(inside) if is_site(inside) else read_shard(inside)
     state = run_folder(inside, shard.membership)
     report = _read_report(state)
-    running = state.is_dir() and is_locked(state)
     age = None if report is None else max(0.0, now - float(report["time"]))
+    running = is_in_use(state)
     times = [path.stat().st_mtime for path in _list_checkpoints(state)]
     refused: Mapping[str, int] = (report or {}).get("refused", {})
     metrics = (report or {}).get("metrics") or {}
