@@ -127,9 +127,10 @@ PRESET_NAMES = Choices({"default": "works without tuning", "paper": "Sec. V-A"},
 KEEP_NAMES = Choices({"best": "those of the best validation score", "last": "those of the last step"})
 MEASURE_NAMES = Choices(
     {
-        "auto": "at every evaluation if consensus is neither compressed nor masked",
+        "auto": "at every evaluation; at the end if consensus is compressed, never if it is masked",
         "all": "at every evaluation",
-        "end": "at the end",
+        "end": "",
+        "none": "nor the mean of all weights",
     }
 )
 SCORE_NAMES = Choices(

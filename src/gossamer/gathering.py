@@ -10,6 +10,7 @@ import torch
 
 from gossamer.agents.consensus.neighbour_slots import pad_slots
 from gossamer.agents.measures import disagreement
+from gossamer.agents.salts import Secrets
 from gossamer.api import Result, finish
 from gossamer.engines.simulation import Simulation
 from gossamer.errors import GossamerError
@@ -26,6 +27,8 @@ from gossamer.runs.joined import join_shares
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run, restore_weights
+from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
+from gossamer.runs.shares import find_agent_folder
 from gossamer.runs.stages import ENCODER, find_input_width
 from gossamer.runs.tensors import check_tensors, pack_state, read_tensors, unpack_state
 from gossamer.runs.training import stationarity
@@ -33,7 +36,8 @@ from gossamer.runs.training import stationarity
 
 def gather_agents(folders: Sequence[Path], out: Path) -> Result:
     """Join the folders of all agents of a finished run, and write its run directory."""
-    agents = sorted((read_trained_shard(folder) for folder in folders), key=lambda one: one[0].membership.agent)
+    given = [read_trained_shard(find_agent_folder(folder)) for folder in folders]
+    agents = sorted(given, key=lambda one: one[0].membership.agent)
     check_agents_at_hand([shard for shard, _ in agents])
     for shard, state in agents:
         if not (state / "done").is_file():
@@ -82,7 +86,11 @@ def join_run(shards: Sequence[Shard], states: Sequence[Path]) -> Run:
         encoder = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     # Weights of classes are in those of the examples already.
     host = build_host(deployment, settings.model_copy(update={"class_weights": "none"}))
-    return Run(settings, deployment, host, identity.fingerprint, Simulation(), encoder=encoder)
+    secrets = None
+    if not settings.public_randomness:
+        owned = [read_secrets(state / SECRETS_FILE, [k]).by_agent for k, state in enumerate(states)]
+        secrets = Secrets({k: secret for one in owned for k, secret in one.items()})
+    return Run(settings, deployment, host, identity.fingerprint, Simulation(), encoder=encoder, secrets=secrets)
 
 
 def collect_agents(run: Run, states: Sequence[Path]) -> Run:

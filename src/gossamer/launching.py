@@ -19,7 +19,6 @@ from gossamer.peers.staged_work import HANDED_FILE, read_handed
 from gossamer.runs import directory
 from gossamer.runs.advice import warn_before_training
 from gossamer.runs.capacity import fit_agents
-from gossamer.runs.checkpoints import NEWEST
 from gossamer.runs.deployment import Progress
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
@@ -47,7 +46,7 @@ def cut_agents(run: Run, folder: Path) -> list[Path]:
     every evaluation, however their consensus is compressed."""
     directory.save_start(folder, run)
     settings = run.whole_settings
-    if settings.measure == "auto":
+    if settings.measure == "auto" and not settings.masks:
         settings = settings.model_copy(update={"measure": "all"})
     return write_local_shards(folder / directory.AGENTS_FOLDER, run.deployment, settings, run.secrets, run.fingerprint)
 
@@ -73,11 +72,6 @@ def find_states(folders: Sequence[Path]) -> list[Path]:
     return [run_folder(path, read_shard(path).membership) for path in folders]
 
 
-def is_unfinished_launch(folder: Path) -> bool:
-    """Return whether a run directory is of a launch whose agents have not all finished, or not been gathered."""
-    return (folder / directory.AGENTS_FOLDER).is_dir() and not (folder / NEWEST).is_file()
-
-
 def list_agents(folder: Path) -> list[Path]:
     """The agents' folders of a launch."""
     m = read_run_settings(folder).agents
@@ -86,7 +80,7 @@ def list_agents(folder: Path) -> list[Path]:
 
 def resume_launch(folder: Path) -> tuple[DataGraph, Run, list[Path]]:
     """The data, the run at step 0 and the agents' folders of a launch that goes on, on ports that are free now."""
-    if not is_unfinished_launch(folder):
+    if not directory.is_unfinished_launch(folder):
         raise GossamerError(
             f"{folder} is not of a launch with agents that could go on; gossamer train --resume goes on with other runs"
         )

@@ -34,6 +34,7 @@ from gossamer.peers.shards.sites import make_site_shard, read_site_shard
 from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.tensors import read_tensors
+from gossamer.runs.trained import read_trained
 from gossamer.runs.training import stationarity
 
 
@@ -53,8 +54,8 @@ def over(hub: Hub) -> Any:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"update": "momentum"},
-        {"update": "gd", "topology": "complete", "consensus_every": 3},
+        {"update": "momentum", "measure": "end"},
+        {"update": "gd", "topology": "complete", "consensus_every": 3, "measure": "all"},
         {"update": "adam", "step_size": 0.01, "dropout": 0.5, "mix_first": True},
     ],
     ids=str,
@@ -70,10 +71,16 @@ def test_fifty_steps_of_peers_equal_the_simulation(tmp_path: Path, changes: dict
     host = replace(build_host(deployment, settings), params=plain, step=settings.steps)
     for folder in folders:  # what all know of the end is the same, and no sum showed a single agent's weights
         state = state_folder(folder)
-        for name, part in read_tensors(state / "mean.safetensors").items():
-            torch.testing.assert_close(part, mean[name][:1], rtol=0, atol=1e-9)
         summary = json.loads((state / "run.json").read_text())["summary"]
         assert summary["disagreement"] is None
+        if "measure" not in changes:  # with the mean, an agent may find the weights of one that it does not mix with
+            assert not (state / "mean.safetensors").exists()
+            assert summary["stationarity"] is None
+            with pytest.raises(GossamerError, match="does not know the mean of all weights"):
+                read_trained(folder).select()
+            continue
+        for name, part in read_tensors(state / "mean.safetensors").items():
+            torch.testing.assert_close(part, mean[name][:1], rtol=0, atol=1e-9)
         assert summary["stationarity"] == pytest.approx(stationarity(host, Simulation()), rel=1e-5)
 
 

@@ -95,6 +95,8 @@ def measure_network(host: Host, sums: TreeSums, moment: int) -> Generator[Outbox
     spread = torch.tensor([0.0 if math.isnan(one) else one for one in found], dtype=torch.float64)
     # As scores, these have no bound: squares of gradients may be large.
     g, apart = (yield from spread_from_root(node, spread, Phase.SCORES, index + node.height)).tolist()
+    if not (0 <= g < math.inf and 0 <= apart < math.inf):
+        raise DivergedError("measures of the whole network that no weights have (the root of the sums lies)")
     return NetworkMeasures(mean, math.nan if sums.masked else apart, g if sums.gradient else math.nan)
 
 

@@ -33,6 +33,7 @@ from gossamer.model.losses import losses
 ScoreSums = dict[str, Tensor]  # for each mask
 Scores = dict[str, dict[str, float]]  # for each mask, by name
 
+LARGEST_SUM = 1e300  # of losses and errors: scores of it are finite
 CONSTANT = 1e-14  # share of the squares below which a variance is rounding
 
 
@@ -136,6 +137,23 @@ def count_sums(task: Task, width: int, binned: bool = False) -> int:
     if task == "regression":
         return 3 + 4 * width
     return 3 + 3 * width + (2 * NUM_BINS * count_ranked(width, task == "multiclass") if binned else 0)
+
+
+def check_sums(sums: ScoreSums, task: Task, width: int, most: int) -> None:
+    """Refuse sums that no data of at most so many examples have: one of the agents that were summed lies."""
+    for mask, part in sums.items():
+        loss, weight, count = part[:3].tolist()
+        plausible = 0 <= count <= most and 0 <= weight < math.inf and 0 <= loss <= LARGEST_SUM
+        rest = part[3:]
+        if task == "regression":
+            signed = rest.view(4, width)[[0, 1, 3]]  # the sum of targets may be negative
+            plausible &= bool((signed >= 0).all()) and bool((rest.abs() <= LARGEST_SUM).all())
+        else:
+            right, predicted, actual = rest[: 3 * width].view(3, width)
+            plausible &= bool((rest >= 0).all()) and bool((rest <= most * max(1, width)).all())
+            plausible &= bool((right <= predicted).all()) and bool((right <= actual).all())
+        if not plausible:
+            raise GossamerError(f"the agents' sums of scores on {mask} are none that data can have: one of them lies")
 
 
 def compute_scores(parts: Iterable[ScoreSums], task: Task, width: int, scale: Tensor | None = None) -> Scores:

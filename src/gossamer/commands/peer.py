@@ -1,6 +1,8 @@
 """`gossamer peer`: one agent of a deployment, in this process, over the network."""
 
 import os
+import signal
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from gossamer.commands.options import LogLevel, RecordMessages
 from gossamer.files import PRIVATE
 from gossamer.peers.network.addresses import check_address
 
-NEIGHBOUR_MISSING, LEFT_EARLY = 4, 5  # exit codes
+NEIGHBOUR_MISSING, LEFT_EARLY, TERMINATED = 4, 5, 143  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -74,6 +76,8 @@ def peer(
             "read and change the training",
             highlight=False,
         )
+    if serve:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that what serving leaves is removed
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     options = PeerOptions(report_every=2.0, give_up=give_up, record=record, serve=serve, on_finished=_show_result)

@@ -13,7 +13,6 @@ from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import LogLevel
 from gossamer.errors import GossamerError
 from gossamer.report.score_text import format_score, label_score
-from gossamer.runs.shares import is_agent_folder
 
 if TYPE_CHECKING:
     from gossamer.data import DataGraph
@@ -97,8 +96,11 @@ def predict(
     from gossamer import api
     from gossamer.engines.simulation import start_run
     from gossamer.report import bars
+    from gossamer.runs.shares import is_agent_folder
 
     if is_agent_folder(folder):
+        if agents:
+            raise GossamerError("--agents goes with a run directory: an agent predicts its own vertices")
         _predict_agent(folder, data, alone, give_up, out, as_json)
     elif data is not None:
         _predict_data(folder, data, agents, out, as_json)

@@ -34,7 +34,8 @@ def status(
 ) -> None:
     """Show where agents stand: step, loss, whom they wait for, epoch, refused messages, age of the last checkpoint.
 
-    Reads what each agent's process leaves in its folder about twice a second; nothing is asked of the processes.
+    Reads what each agent's process, on this machine, leaves in its folder every two seconds. The score is the whole
+    network's on validation vertices. An agent is silent if it runs and has not reported for 15 s.
     """
     logs.configure(log_level)
     from gossamer.peers.status import read_status

@@ -119,10 +119,11 @@ def _train(
 
 def _resume(folder: Path, steps: int | None, tensorboard: Path | None) -> "Result":
     from gossamer import api, launching
+    from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
     observers = make_observers(tensorboard)
     with keep_memory(), show_progress() as (display, should_stop, _):
-        if launching.is_unfinished_launch(folder):
+        if directory.is_unfinished_launch(folder):
             return launching.simulate_rest(folder, steps, observers, should_stop, display)
         return api.resume(folder, steps, observers=observers, should_stop=should_stop, display=display)

@@ -18,12 +18,13 @@ from gossamer.agents.consensus.masked import Pads
 from gossamer.agents.exchange import Phase
 from gossamer.agents.measures import evaluate
 from gossamer.agents.network_measures import NetworkMeasures, TreeSums, measure_network
-from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, choose_score, compute_scores
+from gossamer.agents.scores import ScoreKind, Scores, ScoreSums, check_sums, choose_score, compute_scores
 from gossamer.agents.share import MASKS, Share
 from gossamer.agents.sums import sum_over_tree
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate
 from gossamer.model import Params
+from gossamer.runs.evaluated_steps import find_measures
 from gossamer.runs.settings import Settings
 
 ReceivedRows = list[dict[int, Tensor]]  # of each exchange of a forward pass, by sender
@@ -45,7 +46,7 @@ class PeerEvaluation:
 class Closing:
     """What an agent knows at the end of a run, of the weights that are kept."""
 
-    mean: Params  # [1, ...], of all agents' weights
+    mean: Params | None  # [1, ...], of all agents' weights; None if it is not measured
     disagreement: float
     stationarity: float
     rows: ReceivedRows  # of neighbours, by which its vertices can be predicted again
@@ -58,8 +59,9 @@ class NetworkEvaluation:
     score: ScoreKind
     sums: TreeSums
     shares_scores: bool
-    measures_always: bool
+    measures: str  # "all", "end" or "none"
     scale: Tensor | None  # by which real targets were divided
+    most: int  # examples of all agents, at most
 
     def evaluate(self, host: Host) -> Generator[Outbox, Inbox, PeerEvaluation]:
         """Evaluate the agent's weights as they are."""
@@ -69,8 +71,9 @@ class NetworkEvaluation:
             vector = torch.cat([own[name] for name in MASKS])
             total = yield from sum_over_tree(self.sums.node, vector, Phase.SCORES)
             parts = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
+            check_sums(parts, host.task, host.network.layers[-1].outputs, self.most)
             whole = compute_scores([parts], host.task, host.network.layers[-1].outputs, self.scale)
-        if self.measures_always:
+        if self.measures == "all":
             measures = yield from measure_network(host, self.sums, host.step)
         return PeerEvaluation(host.step, own, whole, None, *_select(measures))
 
@@ -78,32 +81,35 @@ class NetworkEvaluation:
         """End a run with the weights that are kept: one more forward pass, whose rows are remembered, and measures.
 
         `moment` is beyond all steps. Where links change, those of step 0 are used: all agents know them in advance."""
-        kept, rows = replace(kept, topologies=kept.topologies[:1]), ReceivedRows()
+        kept = replace(kept, topologies=kept.topologies[:1])
+        rows, measures = (yield from receive_rows(kept)), None
+        if self.measures != "none":
+            measures = yield from measure_network(kept, self.sums, moment)
+        return Closing(None if measures is None else measures.mean, *_select(measures), rows)
 
-        def remember(outbox: Outbox) -> Generator[Outbox, Inbox, Inbox]:
-            inbox = yield outbox
-            rows.append({link.sender: inbox[link].clone() for link in outbox.expected})
-            return inbox
 
-        yield from delegate(evaluate(kept), remember)
-        measures = yield from measure_network(kept, self.sums, moment)
-        return Closing(measures.mean, *_select(measures), rows)
+def receive_rows(host: Host) -> Generator[Outbox, Inbox, ReceivedRows]:
+    """Make a forward pass, and return the rows that the neighbours sent in it."""
+    rows = ReceivedRows()
+
+    def remember(outbox: Outbox) -> Generator[Outbox, Inbox, Inbox]:
+        inbox = yield outbox
+        rows.append({link.sender: inbox[link].clone() for link in outbox.expected})
+        return inbox
+
+    yield from delegate(evaluate(host), remember)
+    return rows
 
 
 def _select(measures: NetworkMeasures | None) -> tuple[float, float]:
     return (math.nan, math.nan) if measures is None else (measures.disagreement, measures.stationarity)
 
 
-def measures_always(settings: Settings) -> bool:
-    """Return whether disagreement and g^t are found at every evaluation. By default not where they would cost more
-    than what is trained: their sums are neither compressed nor, masked, cheap."""
-    if settings.measure == "auto":
-        return settings.compress == "none" and not settings.masks
-    return settings.measure == "all"
-
-
-def make_evaluation(host: Host, settings: Settings, share: Share | None, pads: Pads | None = None) -> NetworkEvaluation:
-    """The evaluation of a host with one agent. Masked sums need `pads` to be sent."""
+def make_evaluation(
+    host: Host, settings: Settings, share: Share | None, pads: Pads | None = None, closes: bool = True
+) -> NetworkEvaluation:
+    """The evaluation of a host with one agent. Masked sums need `pads` to be sent; a stage before the last, which does
+    not close the run, is not measured."""
     if share is None or share.tree is None:
         raise GossamerError("agents that evaluate together need a spanning tree: cut the shards again")
     public = settings.privacy_spec is None
@@ -111,6 +117,7 @@ def make_evaluation(host: Host, settings: Settings, share: Share | None, pads: P
         choose_score(settings.score, host.task),
         TreeSums(share.tree, host.num_agents, settings.masks, pads, gradient=public),
         public,
-        measures_always(settings),
+        find_measures(settings) if closes else "none",
         None if share.transform is None else share.transform.find_target_scale(),
+        share.num_vertices * (share.batch or 1),
     )

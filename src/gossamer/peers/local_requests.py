@@ -21,6 +21,8 @@ SERVING_FILE = "serving.json"
 PREFIX = "gossamer-"  # of the folder of a socket
 LENGTHS = struct.Struct("<QQ")  # of the JSON object, and of the bytes after it
 MAX_REQUEST = 1 << 16
+MAX_WAIT = 1e9  # seconds
+MAX_PATH = 90  # bytes of the folder of a socket, whose path has at most 107
 REQUEST_TIMEOUT = 1.0  # seconds for a request to arrive: it is one line of a process on this machine
 
 
@@ -32,7 +34,8 @@ class LocalRequests:
             raise GossamerError("--serve needs Unix sockets, which this system does not have")
         self._file = folder / SERVING_FILE
         _remove_left(self._file)
-        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # short: a socket's path has at most 107 bytes
+        short = len(os.fsencode(tempfile.gettempdir())) < MAX_PATH
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=None if short else "/tmp"))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self._folder / "socket"))
         self._listener.listen(16)
@@ -45,7 +48,7 @@ class LocalRequests:
         """That is readable when a request has come."""
         return self._listener.fileno()
 
-    def accept(self) -> "list[tuple[socket.socket, dict[str, Any]]]":
+    def accept(self) -> list[tuple[socket.socket, dict[str, float]]]:
         """Requests that have come, with the connections to answer on."""
         found = []
         with contextlib.suppress(BlockingIOError):
@@ -53,8 +56,12 @@ class LocalRequests:
                 connection, _ = self._listener.accept()
                 connection.settimeout(REQUEST_TIMEOUT)
                 try:
-                    found.append((connection, receive_message(connection, MAX_REQUEST)[0]))
-                except (OSError, ValueError, GossamerError):
+                    request, _ = receive_message(connection, MAX_REQUEST)
+                    seconds = float(request["give_up"])
+                    if not 0 <= seconds < MAX_WAIT:
+                        raise ValueError("seconds that nobody waits")
+                    found.append((connection, {"give_up": seconds}))
+                except (OSError, ValueError, TypeError, KeyError, GossamerError):
                     connection.close()
         return found
 
@@ -77,7 +84,7 @@ def _remove_left(file: Path) -> None:
 def answer(connection: socket.socket, about: dict[str, Any], content: bytes = b"") -> None:
     """Answer a request, if whoever asked is still there."""
     with contextlib.suppress(OSError):
-        connection.settimeout(30.0)
+        connection.settimeout(5.0)  # the protocol waits meanwhile
         send_message(connection, about, content)
     connection.close()
 

@@ -32,7 +32,10 @@ from gossamer.runs.encoders import read_encoder
 from gossamer.runs.hosts import build_stage_host
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.run import SHIFT_MARK
+from gossamer.runs.run_json import read_manifest
+from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings
+from gossamer.runs.shares import find_agent_folder
 from gossamer.runs.stages import ENCODER, GRAPH
 from gossamer.runs.tensors import check_tensors, read_tensors, unpack_tensors
 
@@ -69,7 +72,7 @@ class TrainedAgent:
 
     def __init__(self, folder: Path) -> None:
         """`folder` is that of the agent, or of its run."""
-        inside = folder.parent if folder.name.startswith("run-") else folder
+        inside = find_agent_folder(folder)
         self.shard, self.state = read_trained_shard(inside)
         if not (self.state / "run.json").is_file():
             raise GossamerError(f"{folder}: the agent has not finished its run; see gossamer status {inside}")
@@ -88,11 +91,13 @@ class TrainedAgent:
         handed = read_handed(self.state / ENCODER) if self.settings.encodes else None
         if new is not None:
             share, handed = self._add(share, handed, new)
-        host = build_stage_host(GRAPH, share, handed, self.settings)
+        agent, step = self.shard.membership.agent, int(read_manifest(self.state).summary["best_step"])
+        secrets = None if self.settings.public_randomness else read_secrets(self.state / SECRETS_FILE, [agent])
+        host = build_stage_host(GRAPH, share, handed, self.settings, secrets)
         path = self.state / "weights.safetensors"
         weights = read_tensors(path)
         check_tensors(weights, {name: (part.dtype, tuple(part.shape)) for name, part in host.params.items()}, str(path))
-        return share, replace(host, params=Params(weights), topologies=host.topologies[:1])
+        return share, replace(host, params=Params(weights), topologies=host.topologies[:1], step=step)
 
     def predict(self, rows: ReceivedRows | None = None, data: Path | None = None) -> AgentPrediction:
         """Outputs of the agent's own vertices, or of the new ones in `data`, from rows of its neighbours: the given

@@ -40,10 +40,10 @@ from gossamer.peers.protocol.exchanges import Program
 from gossamer.peers.protocol.member import ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_keyring
 from gossamer.peers.protocol.statements import max_status_bytes
-from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, RefusedError, is_of_run
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 from gossamer.peers.scheduling import batch_scheduling
-from gossamer.peers.serving import Server
+from gossamer.peers.serving import Server, name_serving
 from gossamer.peers.shard_work import Work
 from gossamer.peers.shards.membership import Membership
 from gossamer.peers.shards.shard import Shard, max_step_gap, read_shard
@@ -139,6 +139,9 @@ def _train(
             _logger.info("agent %d: epoch %d, training from step %d", agent, epoch, step - work.first)
         return work.program(step, session)
 
+    def refuse(sender: int, refused: RefusedError) -> None:
+        refusals.add(sender, refused.reason, refused.detail)
+
     transport = connect(max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config)), refusals.add)
     try:
         member = Member(
@@ -148,7 +151,7 @@ def _train(
             work.expectations,
             transport.send,
             time.monotonic(),
-            lambda sender, refused: refusals.add(sender, refused.reason, refused.detail),
+            refuse,
         )
         sources = transport, log, refusals
         write_report = partial(_report, sources=sources, options=options, folder=folder, first=work.first)
@@ -157,7 +160,7 @@ def _train(
         if options.serve:
             _, host = TrainedAgent(folder.parent).make_host()
             _logger.info("agent %d: all agents have finished; serving", agent)
-            server = Server(folder, host, config, transport)
+            server = Server(folder, host, config, transport, refuse)
             server.run(member, lambda serving: write_report(member, time.monotonic(), serving=serving))
     finally:
         transport.close()
@@ -204,10 +207,12 @@ def _drive(
     serves can tell them later."""
     gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
     agent, reported, progress = member.membership.agent, 0.0, ProgressLog()
+    serving = name_serving(member.membership.run)
     while True:
         began = time.monotonic()
         for sender, message in transport.receive(min(member.wake_at - began, options.report_every)):
-            member.receive(sender, message, time.monotonic())
+            if not is_of_run(message, serving):  # of a neighbour that serves already
+                member.receive(sender, message, time.monotonic())
         now = time.monotonic()
         member.tick(now)
         if now > began + options.report_every + BUSY_SECONDS:

@@ -133,7 +133,7 @@ def closing_step(settings: Settings) -> int:
 def make_schedule(host: Host, settings: Settings, share: Share, closes: bool = True) -> MessageSchedule:
     """The schedule of a run, read off its generators by running them with zeros for messages; only the last stage of a
     run `closes`."""
-    length, evaluation = len(host.topologies), make_evaluation(host, settings, share)
+    length, evaluation = len(host.topologies), make_evaluation(host, settings, share, closes=closes)
 
     def expect(number: int) -> TopologyMessages:
         """Look at the first step of each kind with this topology, if there is one."""

@@ -42,7 +42,10 @@ _logger = logging.getLogger(__name__)
 
 def write_result(folder: Path, shard: Shard, kept: Host, closing: Closing, log: Path) -> None:
     """Write what an agent knows at the end of its run, run.json last; `kept` has the weights that are kept."""
-    write_tensors(folder / MEAN_FILE, closing.mean, PRIVATE)
+    if closing.mean is None:
+        (folder / MEAN_FILE).unlink(missing_ok=True)
+    else:
+        write_tensors(folder / MEAN_FILE, closing.mean, PRIVATE)
     write_rows(folder, closing.rows)
     share, settings = shard.share, shard.settings
     if share.transform is not None:
@@ -54,7 +57,9 @@ def write_result(folder: Path, shard: Shard, kept: Host, closing: Closing, log: 
     logged = read_evaluation_log(log)
     score = choose_score(settings.score, kept.task).key(binned=True)
     history = make_history(logged, score)
-    at_kept = next(one for one in logged if one["step"] == kept.step)
+    at_kept = next((one for one in logged if one["step"] == kept.step), None)
+    if at_kept is None:
+        raise GossamerError(f"{log} has lost the evaluation of step {kept.step}, whose weights are kept; put it back")
     scale = None if share.transform is None else share.transform.find_target_scale()
     width = kept.network.layers[-1].outputs
     summary: dict[str, Any] = {

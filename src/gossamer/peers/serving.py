@@ -6,21 +6,19 @@ rows; rows that arrive make an agent begin its part. An agent that dies and come
 asked meanwhile is asked again there.
 """
 
+import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.exchange import Outbox, Phase
 from gossamer.agents.host import Host
-from gossamer.agents.measures import evaluate
 from gossamer.files import make_private
-from gossamer.generators import delegate
 from gossamer.peers.checkpoints import EpochStore
-from gossamer.peers.evaluation import ReceivedRows
+from gossamer.peers.evaluation import ReceivedRows, receive_rows
 from gossamer.peers.local_requests import LocalRequests, answer
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.program import label_exchanges, list_expected
@@ -28,13 +26,14 @@ from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.member import Member
-from gossamer.peers.protocol.wire import Position
+from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.results import name_rows
 from gossamer.peers.shards.membership import Membership
 from gossamer.runs.tensors import pack_tensors
 
 MOST_PASSES = 1 << 40  # in one epoch
 PLAN = "inference"
+OnRefusedMessage = Callable[[int, RefusedError], None]
 
 
 @dataclass(frozen=True)
@@ -52,20 +51,12 @@ class InferencePasses:
 
     def __init__(self, host: Host, on_rows: Callable[[ReceivedRows], None]) -> None:
         self._host, self._on_rows = host, on_rows
-        self._expected = list_expected(PLAN, evaluate(host), host.torch_dtype)
+        self._expected = list_expected(PLAN, receive_rows(host), host.torch_dtype)
 
     def program(self, step: int, session: bytes) -> Program:
         while True:
             yield PlannedExchange(PLAN, step, Outbox(Phase.FORWARD, 0, {}, {}))  # until it is demanded
-            rows: ReceivedRows = []
-
-            def remember(outbox: Outbox, found: ReceivedRows = rows) -> Generator[Outbox, Inbox, Inbox]:
-                inbox = yield outbox
-                found.append({link.sender: inbox[link].clone() for link in outbox.expected})
-                return inbox
-
-            yield from label_exchanges(PLAN, step, delegate(evaluate(self._host), remember))
-            self._on_rows(rows)
+            self._on_rows((yield from label_exchanges(PLAN, step, receive_rows(self._host))))
             step += 1
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
@@ -85,9 +76,10 @@ class Request:
 class Server:
     """An agent that answers requests for its neighbours' rows, until its process ends."""
 
-    def __init__(self, folder: Path, host: Host, config: ProtocolConfig, transport: Transport) -> None:
+    def __init__(
+        self, folder: Path, host: Host, config: ProtocolConfig, transport: Transport, on_refused: OnRefusedMessage
+    ) -> None:
         self._pending: list[Request] = []
-        self.answered = 0
         self._transport = transport
         passes = InferencePasses(host, self._answer)
         own: Membership = replace(config.membership, run=name_serving(config.membership.run))
@@ -104,15 +96,21 @@ class Server:
         state = folder / "serving"
         make_private(state)
         self.member = Member(
-            serving, ServingStore(state), passes.program, passes.expectations, transport.send, time.monotonic()
+            serving,
+            ServingStore(state),
+            passes.program,
+            passes.expectations,
+            transport.send,
+            time.monotonic(),
+            on_refused,
         )
         self._requests = LocalRequests(folder)
         transport.watch(self._requests.descriptor)
 
     def run(self, training: Member, report: Callable[[Member], object], report_every: float = 2.0) -> None:
-        """Serve for ever; `training` tells agents that are late that all have finished."""
+        """Serve until Ctrl-C; `training` answers agents that are late: all have finished."""
         reported = 0.0
-        try:
+        with contextlib.closing(self), contextlib.suppress(KeyboardInterrupt):
             while True:
                 wait = min(self.member.wake_at - time.monotonic(), report_every)
                 for sender, message in self._transport.receive(max(0.0, wait)):
@@ -122,13 +120,11 @@ class Server:
                 if time.monotonic() >= reported + report_every:
                     report(self.member)
                     reported = time.monotonic()
-        finally:
-            self.close()
 
     def turn(self, now: float) -> None:
         """Take requests, and begin a pass if there are any."""
         for connection, request in self._requests.accept():
-            self._pending.append(Request(connection, now, float(request.get("give_up", 30.0))))
+            self._pending.append(Request(connection, now, request["give_up"]))
         for one in [one for one in self._pending if now > one.began + one.give_up]:
             self._pending.remove(one)
             answer(one.connection, {"waiting_for": list(self.member.waiting_for), "seconds": now - one.began})
@@ -143,13 +139,11 @@ class Server:
 
     def _answer(self, rows: ReceivedRows) -> None:
         """Answer all requests with the rows of a pass: weights and features are the same in all of them."""
-        self.answered += 1
         if not self._pending:
             return
         content = pack_tensors(name_rows(rows))
         for one in self._pending:
-            about: dict[str, Any] = {"seconds": time.monotonic() - one.began, "exchanges": len(rows)}
-            answer(one.connection, about, content)
+            answer(one.connection, {"seconds": time.monotonic() - one.began}, content)
         self._pending.clear()
 
 

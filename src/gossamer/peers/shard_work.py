@@ -81,6 +81,7 @@ class ShardWork:
         self._shard, self._share, self._host = shard, shard.share, host
         self._recorder = Recorder(folder, shard.membership, settings) if record else None
         self._keys = make_pair_keys(signatures, shard.membership.agent) if settings.masks else None
+        self._closes = closes
         self._schedule = make_schedule(host, settings, shard.share, closes)
         self.keep, self.steps = shard.keep, settings.steps
         self.max_message_bytes = self._schedule.largest
@@ -95,7 +96,7 @@ class ShardWork:
         host, pads = self._host, None
         if self._keys is not None:
             host, pads = self._mask(self._host, self._keys, step, session)
-        self._evaluation = make_evaluation(host, self._settings, self._share, pads)
+        self._evaluation = make_evaluation(host, self._settings, self._share, pads, self._closes)
         given = host, self._settings, self.store, step, self._log.add, self._evaluation
         if self._recorder is None:
             last = yield from train_from(*given)

@@ -1,9 +1,12 @@
 """Status of an agent, read from its folder by any process of its owner."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
+from gossamer.agents.scores import choose_score
+from gossamer.errors import GossamerError
 from gossamer.files import is_in_use
 from gossamer.peers.agent_folders import run_folder
 from gossamer.peers.checkpoints import CHECKPOINT_NAME
@@ -12,6 +15,9 @@ from gossamer.peers.refusals import RECOVERY_REASONS
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import is_site, read_site_shard
 from gossamer.runs.documents import read_json
+from gossamer.runs.shares import find_agent_folder
+
+SILENCE = 15.0  # seconds without a report, which a process makes every two, unless its arithmetic takes longer
 
 
 class AgentStatus(TypedDict):
@@ -19,7 +25,7 @@ class AgentStatus(TypedDict):
 
     folder: str
     agent: int
-    state: str  # "not started", "starting", "planning", "training", "finished", "serving", "stopped"
+    state: str  # "not started", "starting", "planning", "training", "silent", "finished", "serving", "stopped"
     step: int | None
     steps: int
     loss: float | None  # of this agent's training vertices, at the last evaluation
@@ -35,24 +41,24 @@ class AgentStatus(TypedDict):
 
 def read_status(folder: Path, now: float) -> AgentStatus:
     """The status of the agent in a folder, or in the folder of its run; `now` is in seconds since 1970."""
-    inside = folder.parent if folder.name.startswith("run-") else folder
+    inside = find_agent_folder(folder)
     shard = read_site_shard(inside) if is_site(inside) else read_shard(inside)
     state = run_folder(inside, shard.membership)
-    report = _read_report(state)
+    report, done = _read_report(state), (state / "done").is_file()
     age = None if report is None else max(0.0, now - float(report["time"]))
     running = is_in_use(state)
-    times = [path.stat().st_mtime for path in _list_checkpoints(state)]
+    times = _list_checkpoint_times(state)
     refused: Mapping[str, int] = (report or {}).get("refused", {})
     metrics = (report or {}).get("metrics") or {}
     loss, weight, *_ = metrics.get("train") or (0.0, 0.0)
     return {
         "folder": str(folder),
         "agent": shard.membership.agent,
-        "state": _name_state(report, running, (state / "done").is_file()),
-        "step": None if report is None else int(report["step"]),
+        "state": _name_state(report, running, done, age),
+        "step": None if report is None else int(metrics["step"] if done and "step" in metrics else report["step"]),
         "steps": shard.settings.steps if report is None else int(report["steps"]),
         "loss": loss / weight if weight else None,
-        "score": _find_score(metrics, shard.settings.score),
+        "score": _find_score(metrics, choose_score(shard.settings.score, shard.local_data.task).key(binned=True)),
         "waiting_for": list(report["waiting_for"]) if report is not None and running else [],
         "waited": float(report["waited"]) if report is not None and running else None,
         "epoch": None if report is None else int(report["epoch"]),
@@ -63,11 +69,13 @@ def read_status(folder: Path, now: float) -> AgentStatus:
     }
 
 
-def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool) -> str:
-    if report is None:
+def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool, age: float | None) -> str:
+    if report is None or age is None:
         return "starting" if running else "not started"
     if not running:
         return "finished" if done else "stopped"
+    if age > SILENCE:
+        return "silent"
     if report["serving"]:
         return "serving"
     return "planning" if report["planning"] else "finished" if done else "training"
@@ -75,20 +83,26 @@ def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool) -> 
 
 def _read_report(state: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = read_json(state / STATUS_FILE)
+        content = read_json(state / STATUS_FILE)
     except FileNotFoundError:
         return None
-    return found
+    needed = ("step", "steps", "time", "epoch", "waiting_for", "waited", "process", "serving", "planning", "refused")
+    if not isinstance(content, dict) or any(name not in content for name in needed):
+        raise GossamerError(f"{state / STATUS_FILE} is no report of this version; remove it")
+    return content
 
 
-def _list_checkpoints(state: Path) -> list[Path]:
-    return [path for path in state.rglob("checkpoint-*") if CHECKPOINT_NAME.fullmatch(path.name)]
+def _list_checkpoint_times(state: Path) -> list[float]:
+    """Times at which checkpoints were written; one may be removed while they are listed."""
+    times = []
+    for path in state.rglob("checkpoint-*"):
+        if CHECKPOINT_NAME.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):
+                times.append(path.stat().st_mtime)
+    return times
 
 
 def _find_score(metrics: Mapping[str, Any], name: str) -> float | None:
     """The validation score of the whole network at the last evaluation."""
-    scores = (metrics.get("network") or {}).get("validation") or {}
-    for key in (name, f"{name}_binned", "accuracy", "mse", "loss"):
-        if scores.get(key) is not None:
-            return float(scores[key])
-    return None
+    found = ((metrics.get("network") or {}).get("validation") or {}).get(name)
+    return None if found is None else float(found)

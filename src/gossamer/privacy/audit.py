@@ -27,6 +27,7 @@ from gossamer.privacy.recording import Lockstep, record_run
 from gossamer.privacy.seen_rows import Fields, SeenPlan, find_seen_plan
 from gossamer.privacy.tracing import trace_weights
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.evaluated_steps import find_measures
 from gossamer.runs.recordings import Recording, is_audited
 from gossamer.runs.settings import Settings
 
@@ -202,15 +203,19 @@ def audit_deployment(
             )
         )
     known_sums = settings.masks and known.combination_known
-    separable = find_separable(deployment.certificate.combination, who) if known_sums else ()
+    mean_known = find_measures(settings) != "none"
+    separable = find_separable(deployment.certificate.combination, who, mean_known) if known_sums else ()
     return Audit(who, known, settings, layer.inputs, neighbours, settings.steps, 0, separable), seen
 
 
-def find_separable(C: Floats, curious: Sequence[int]) -> tuple[int, ...]:
+def find_separable(C: Floats, curious: Sequence[int], mean_known: bool = False) -> tuple[int, ...]:
     """Agents z whose psi_z is a combination of the curious agents' masked sums: e_z is in the row space of their rows
-    of C without their own columns, whose psi they know."""
+    of C without their own columns, whose psi they know. The mean of all weights is one more row, of ones."""
     others = np.setdiff1d(np.arange(len(C)), curious)
-    return tuple(others[find_alone(C[np.array(curious)][:, others])].tolist())
+    known = C[np.array(curious)]
+    if mean_known:
+        known = np.concatenate([known, np.ones((1, len(C)))])
+    return tuple(others[find_alone(known[:, others])].tolist())
 
 
 def attack_run(

@@ -54,7 +54,7 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
             f"{'-' if one['step'] is None else one['step']} of {one['steps']}",
             format_score("loss", one["loss"]),
             format_score("loss", one["score"]),
-            f"{waits} since {format_age(waited)}" if waits and waited >= 1 else waits,
+            f"{waits} for {format_age(waited)}" if waits and waited >= 1 else waits,
             "-" if one["epoch"] is None else str(one["epoch"]),
             str(one["refused"]),
             "-" if one["checkpoint_age"] is None else f"{format_age(one['checkpoint_age'])} ago",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gossamer.data import DataGraph, name_classes
 from gossamer.data.label_tables import JOINT, NONE_OF_THEM
-from gossamer.files import write_atomically
+from gossamer.files import ALL_MAY_READ, PRIVATE, write_atomically
 
 if TYPE_CHECKING:
     from gossamer.peers.prediction import AgentPrediction
@@ -44,7 +44,16 @@ def write_agent_predictions(path: Path, found: "AgentPrediction") -> dict[str, t
     if names is None and task != "regression":
         names = [str(c) for c in range(found.outputs.shape[-1])]
     agents = np.full(len(found.vertices), found.share.agents[0])
-    _write(path, list(map(str, found.vertices.tolist())), agents, found.outputs, names, task, probabilities=True)
+    _write(
+        path,
+        list(map(str, found.vertices.tolist())),
+        agents,
+        found.outputs,
+        names,
+        task,
+        probabilities=True,
+        mode=PRIVATE,
+    )
     return found.score()
 
 
@@ -56,6 +65,7 @@ def _write(
     class_names: Sequence[str] | None,
     task: str,
     probabilities: bool,
+    mode: int = ALL_MAY_READ,
 ) -> None:
     owners: list[list[int]] = [[]] * len(names) if assignment is None else [[k] for k in assignment.tolist()]
     first = ["vertex"] if assignment is None else ["vertex", "agent"]
@@ -83,4 +93,4 @@ def _write(
         for name, k, rows in zip(names, owners, values.tolist(), strict=True):
             writer.writerows([name, *k, *([t] if timed else []), *row] for t, row in enumerate(rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, text.getvalue().encode(), mode)

@@ -167,12 +167,22 @@ def read_run(folder: Path, graph: DataGraph, start: StartRun, steps: int | None 
 
     A shift operator that the user gave to the run must be given again: it is not stored.
     """
-    if (folder / AGENTS_FOLDER).is_dir() and not (folder / NEWEST).is_file():
+    if is_unfinished_launch(folder):
         raise GossamerError(
             f"{folder} is of a launch that has not ended, and its agents have the checkpoints: go on with gossamer "
             f"launch --resume {folder}, or simulate the rest with gossamer train --resume {folder}"
         )
     return restore_checkpoint(folder, _start_stored(folder, graph, steps, shift, start, _read_secrets(folder)))
+
+
+def is_unfinished_launch(folder: Path) -> bool:
+    """Return whether a run directory is of a launch whose agents have not all finished, or not been gathered."""
+    return (folder / AGENTS_FOLDER).is_dir() and not (folder / NEWEST).is_file()
+
+
+def name_command(folder: Path) -> str:
+    """The command by which a run goes on."""
+    return f"{'launch' if is_unfinished_launch(folder) else 'train'} --resume {folder}"
 
 
 def _read_secrets(folder: Path) -> Secrets | None:
@@ -224,10 +234,10 @@ def restore_checkpoint(folder: Path, run: Run) -> Run:
 
 def read_weights(folder: Path, graph: DataGraph, start: StartRun, shift: Any = None) -> Run:
     """A run with its final weights, for prediction."""
-    run = _start_stored(folder, graph, None, shift, start)
     path = folder / "weights.safetensors"
     if not path.is_file():
-        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
+        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer {name_command(folder)}")
+    run = _start_stored(folder, graph, None, shift, start)
     return restore_weights(run, read_tensors(path), run.settings.steps, source=str(path))
 
 

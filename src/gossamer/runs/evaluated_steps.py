@@ -21,6 +21,17 @@ def is_evaluated(settings: Settings, step: int) -> bool:
     return step == settings.steps or find_evaluation(settings, step) == step
 
 
+def find_measures(settings: Settings) -> str:
+    """When peers measure their disagreement, g^t and the mean of their weights: "all", "end" or "none".
+
+    By default not where that would cost more than what is trained, as its sums are not compressed; and not with masked
+    consensus, because the mean is one more equation in the weights that masks hide.
+    """
+    if settings.measure != "auto":
+        return settings.measure
+    return "none" if settings.masks else "all" if settings.compress == "none" else "end"
+
+
 def evaluation_gap(settings: Settings) -> int:
     """Most steps between two evaluations."""
     return settings.evaluate_every or DEFAULT_GAP

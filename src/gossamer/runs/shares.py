@@ -28,10 +28,14 @@ REMEDY = "copy the shard again"
 Read = TypeVar("Read", bound=Manifest)
 
 
+def find_agent_folder(folder: Path) -> Path:
+    """The folder of an agent, of which the folder of its run may be given."""
+    return folder.parent if folder.name.startswith("run-") and (folder.parent / MANIFEST).is_file() else folder
+
+
 def is_agent_folder(folder: Path) -> bool:
     """Return whether a folder is that of an agent's shard, or of its run in there."""
-    inside = folder.parent if folder.name.startswith("run-") else folder
-    return (inside / MANIFEST).is_file() and not (folder / "network.safetensors").is_file()
+    return (find_agent_folder(folder) / MANIFEST).is_file() and not (folder / "network.safetensors").is_file()
 
 
 def write_folder(folder: Path, name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -49,7 +53,9 @@ def read_folder(folder: Path, name: str, model: type[Read]) -> tuple[Read, Store
     try:
         content = read_json(path, MAX_MANIFEST_BYTES)
     except OSError:
-        raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; cut one with gossamer shard") from None
+        agents = sorted(folder.glob(f"*/{MANIFEST}")) if folder.is_dir() else []
+        hint = f"give the folder of an agent, such as {agents[0].parent}" if agents else "cut one with gossamer shard"
+        raise GossamerError(f"{folder} is not a shard: it has no {MANIFEST}; {hint}") from None
     check_format(content, path, SHARD_FORMAT)
     manifest = validate(model, content, str(path), REMEDY)
     if set(manifest.checksums) != {name}:

@@ -12,6 +12,7 @@ from gossamer.data.tasks import Task, infer_stored_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
 from gossamer.model.modules import GIVEN_SHIFT, GraphNetwork, make_module
+from gossamer.runs.directory import name_command
 from gossamer.runs.encoders import ENCODER_FILE, read_encoder
 from gossamer.runs.run import SHIFT_MARK, Run
 from gossamer.runs.run_json import find_run_folder, read_manifest, read_run_settings
@@ -76,6 +77,11 @@ class Trained:
 
     def select(self, agent: int | None = None) -> Params:
         """Weights of one agent, or the mean over all of them."""
+        if agent is None and self.agent is not None and self.mean is None:
+            raise GossamerError(
+                f"agent {self.agent} does not know the mean of all weights, which masked consensus hides by default; "
+                f"give --agent {self.agent} for its own, or train with --measure end"
+            )
         if agent is None and self.mean is not None:
             return {name: part[0].clone() for name, part in self.mean.items()}
         return self._select(self.params, agent)
@@ -129,7 +135,7 @@ def read_trained(folder: Path) -> Trained:
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     path = folder / "weights.safetensors"
     if not path.is_file():
-        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer train --resume {folder}")
+        raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer {name_command(folder)}")
     params, agent = read_tensors(path), manifest.agent
     agents = settings.agents if agent is None else 1
     last = max((name for name in params if name.endswith(".weight")), key=_layer_number, default=None)
@@ -139,7 +145,7 @@ def read_trained(folder: Path) -> Trained:
     outputs = params[last].shape[-1]
     network = build_network(find_input_width(first.shape[-2], outputs, settings), outputs, settings)
     expected = {name: (settings.torch_dtype, (agents, *shape)) for name, shape in network.shapes().items()}
-    mean = None if agent is None else read_tensors(folder / MEAN_FILE)
+    mean = read_tensors(folder / MEAN_FILE) if agent is not None and (folder / MEAN_FILE).is_file() else None
     for source, weights in ((path, params), (folder / MEAN_FILE, mean)):
         if weights is not None:
             check_tensors(weights, expected, str(source))
