@@ -12,7 +12,6 @@ from gossamer.commands import logs
 from gossamer.commands.common import err, print_json, report_errors
 from gossamer.commands.options import LogLevel
 from gossamer.errors import GossamerError
-from gossamer.report.score_text import format_score, label_score
 
 if TYPE_CHECKING:
     from gossamer.data import DataGraph
@@ -124,6 +123,7 @@ def _predict_agent(
     """Predict the vertices of one agent, with its neighbours or alone."""
     from gossamer.peers.prediction import TrainedAgent, ask_neighbours
     from gossamer.report.predictions import write_agent_predictions
+    from gossamer.report.score_text import format_score, label_score
 
     agent = TrainedAgent(folder)
     answer = None if alone else ask_neighbours(agent.state, give_up)
@@ -150,6 +150,7 @@ def _predict_data(folder: Path, data: str, over_agents: bool, out: Path | None, 
     """Predict another graph than the run's own."""
     from gossamer.engines.simulation import start_run
     from gossamer.report.predictions import write_predictions
+    from gossamer.report.score_text import format_score, label_score
     from gossamer.runs.inference import predict_unlabelled, score_labelled
     from gossamer.runs.trained import read_trained
 
