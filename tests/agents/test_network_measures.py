@@ -11,9 +11,12 @@ from gossamer.agents import Host, Outbox, Phase
 from gossamer.agents import network_measures as measuring
 from gossamer.agents.measures import disagreement, mean_params
 from gossamer.agents.network_measures import NetworkMeasures, TreeSums, measure_network
+from gossamer.agents.scores import check_sums
 from gossamer.agents.sums import plan_tree
+from gossamer.data.tasks import Task
 from gossamer.engines.simulation import Simulation, run_together
-from gossamer.errors import DivergedError
+from gossamer.errors import DivergedError, GossamerError
+from gossamer.privacy.audit import find_separable
 from gossamer.runs.training import stationarity
 
 
@@ -98,3 +101,30 @@ def test_a_masked_sum_that_nobody_can_have_is_refused() -> None:
         sums.encode(torch.tensor([1.0, 1e8]), 0, 0)
     with pytest.raises(DivergedError, match="a masked sum that no agents' numbers have"):
         sums.decode(torch.tensor([2**62 + 2**61]))
+
+
+@pytest.mark.parametrize(
+    ("task", "part", "honest"),
+    [
+        ("multiclass", [2.0, 4, 4, 1, 0, 1, 3, 4, 0], True),
+        ("multiclass", [2.0, 4, 4, 1e300, 0, 1e300, 3, 1e300, 0], False),  # scores beyond what a float takes
+        ("multiclass", [2.0, 4, 99, 1, 0, 1, 3, 4, 0], False),  # more examples than there are
+        ("multiclass", [2.0, 4, 4, 3, 0, 1, 3, 4, 0], False),  # more right than predicted
+        ("multiclass", [-2.0, 4, 4, 1, 0, 1, 3, 4, 0], False),
+        ("regression", [2.0, 4, 4, 1.0, 1.0, 1.0, 1.0, -5.0, 2.0, 9.0, 4.0], True),
+        ("regression", [2.0, 4, 4, -1.0, 1.0, 1.0, 1.0, -5.0, 2.0, 9.0, 4.0], False),  # a negative square
+    ],
+)
+def test_sums_of_scores_that_no_data_have_are_refused(task: Task, part: list[float], honest: bool) -> None:
+    sums = {"train": torch.tensor(part, dtype=torch.float64)}
+    if honest:
+        check_sums(sums, task, 2, 10)
+    else:
+        with pytest.raises(GossamerError, match="sums of scores on train are none that data can have"):
+            check_sums(sums, task, 2, 10)
+
+
+def test_the_mean_makes_the_one_agent_that_is_not_mixed_with_separable() -> None:
+    ring = np.array([[2, 1, 0, 1], [1, 2, 1, 0], [0, 1, 2, 1], [1, 0, 1, 2]]) / 4
+    assert find_separable(ring, [0]) == ()
+    assert find_separable(ring, [0], mean_known=True) == (2,)

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import socket
+import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from gossamer.agents.measures import mean_params
 from gossamer.errors import GossamerError
 from gossamer.gathering import gather_agents
 from gossamer.peers.local_processes import write_local_shards
-from gossamer.peers.local_requests import SERVING_FILE
+from gossamer.peers.local_requests import SERVING_FILE, send_message
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.run import Run, fingerprint_data
@@ -73,6 +75,7 @@ def test_an_agent_predicts_its_vertices_alone(trained: tuple[list[Path], Run], t
     first = (tmp_path / "found.csv").read_text().splitlines()[0]
     assert first == "vertex,agent,class,probability,probability_0,probability_1,probability_2"
     assert len((tmp_path / "found.csv").read_text().splitlines()) == 1 + (expected.deployment.assignment == 1).sum()
+    assert stat.S_IMODE((tmp_path / "found.csv").stat().st_mode) == 0o600
     (state_folder(folders[1]) / "rows.safetensors").rename(tmp_path / "rows")
     done = command("predict", str(folders[1]), cwd=tmp_path)
     (tmp_path / "rows").rename(state_folder(folders[1]) / "rows.safetensors")
@@ -242,7 +245,11 @@ def test_agents_that_serve_answer_together_also_after_one_was_killed(tmp_path: P
         agents.start(2)
         waits.join(60)
         assert not waits.is_alive()
+        with socket.socket(socket.AF_UNIX) as wrong:  # what no command asks ends nothing
+            wrong.connect(json.loads((states[0] / SERVING_FILE).read_text())["socket"])
+            send_message(wrong, {"give_up": "soon"})
         ask(2)
+        ask(0)
 
 
 def test_python_predicts_at_an_agent_too(trained: tuple[list[Path], Run]) -> None:
