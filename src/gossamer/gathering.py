@@ -74,7 +74,9 @@ def join_run(shards: Sequence[Shard], states: Sequence[Path]) -> Run:
     identity = shards[0].identity or DataIdentity(name=settings.dataset, fingerprint="", task=share.task)
     if not identity.fingerprint:  # sites have no data set that could be loaded
         settings = settings.model_copy(update={"dataset": identity.name})
-    deployment = join_shares([shard.share for shard in shards], settings, identity.name, identity.class_names)
+    names = [shard.names for shard in shards if shard.names is not None]
+    shares = [shard.share for shard in shards]
+    deployment = join_shares(shares, settings, identity.name, identity.class_names, names)
     encoder = None
     if settings.encodes:
         width = find_input_width(0, deployment.graph.num_outputs, settings)

@@ -256,3 +256,25 @@ def test_python_predicts_at_an_agent_too(trained: tuple[list[Path], Run]) -> Non
     folders, expected = trained
     own = np.flatnonzero(expected.deployment.assignment == 3)
     torch.testing.assert_close(gossamer.predict(folders[3]), expected.predict()[own], rtol=0, atol=1e-10)
+
+
+def test_names_of_vertices_are_those_of_the_data_set(tmp_path: Path) -> None:
+    deployment, settings = deployed(steps=2)
+    named = tuple(f"p{v}" for v in range(deployment.graph.num_vertices))
+    (topology,) = deployment.topologies
+    deployment = replace(deployment, topologies=(replace(topology, graph=replace(deployment.graph, names=named)),))
+    folders = write_local_shards(tmp_path / "shards", deployment, settings)
+    assert in_threads(folders, run=over(Hub())) == []
+    own = np.flatnonzero(deployment.assignment == 0)
+    agent = TrainedAgent(folders[0])
+    assert agent.predict().names == tuple(f"p{v}" for v in own)
+    (tmp_path / "new").mkdir()
+    columns = ",".join(f"x{c}" for c in range(deployment.graph.num_features))
+    numbers = ",".join(["0.5"] * deployment.graph.num_features)
+    (tmp_path / "new" / "features.csv").write_text(f"vertex,{columns}\nnobody,{numbers}\n")
+    (tmp_path / "new" / "edges.csv").write_text(f"source,target\nnobody,p{own[1]}\n")
+    assert agent.predict(data=tmp_path / "new").names == ("nobody",)
+    (tmp_path / "new" / "features.csv").write_text(f"vertex,{columns}\np{own[2]},{numbers}\n")
+    with pytest.raises(GossamerError, match="is this agent's already"):
+        agent.predict(data=tmp_path / "new")
+    assert gather_agents(folders, tmp_path / "whole").run.deployment.graph.names == named

@@ -45,6 +45,7 @@ class AgentPrediction:
     """Outputs of a network for vertices of one agent, in the units of its targets."""
 
     vertices: NDArray[np.int64]  # their numbers
+    names: tuple[str, ...]  # as the data set has them, or the numbers
     outputs: Tensor  # [vertices(, time), outputs]
     identity: DataIdentity
     share: Share  # with targets and masks
@@ -102,7 +103,7 @@ class TrainedAgent:
     def predict(self, rows: ReceivedRows | None = None, data: Path | None = None) -> AgentPrediction:
         """Outputs of the agent's own vertices, or of the new ones in `data`, from rows of its neighbours: the given
         ones, or those of the run's end."""
-        new = None if data is None else read_new_vertices(data, self.own_vertices)
+        new = None if data is None else read_new_vertices(data, self.own_vertices, self.shard.names)
         share, host = self.make_host(new)
         received = read_neighbour_rows(self.state) if rows is None else rows
         outputs, _ = drive(evaluate(host), Replay(received, self.state))
@@ -112,8 +113,9 @@ class TrainedAgent:
         identity = self.shard.identity or DataIdentity(name=self.settings.dataset, fingerprint="", task=share.task)
         count = len(self.own_vertices)
         if new is None:
-            return AgentPrediction(self.own_vertices, found, identity, share)
-        return AgentPrediction(new.vertices, found[count:], identity, share, is_new=True)
+            names = self.shard.names or tuple(map(str, self.own_vertices.tolist()))
+            return AgentPrediction(self.own_vertices, names, found, identity, share)
+        return AgentPrediction(new.vertices, new.names, found[count:], identity, share, is_new=True)
 
     def _add(
         self, share: Share, handed: NDArray[np.float64] | None, new: NewVertices

@@ -46,7 +46,7 @@ def write_agent_predictions(path: Path, found: "AgentPrediction") -> dict[str, t
     agents = np.full(len(found.vertices), found.share.agents[0])
     _write(
         path,
-        list(map(str, found.vertices.tolist())),
+        found.names,
         agents,
         found.outputs,
         names,

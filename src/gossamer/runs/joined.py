@@ -17,18 +17,24 @@ from gossamer.runs.stages import build_network, find_input_width
 from gossamer.topology import certify, needed_links
 
 
-def join_shares(shares: Sequence[Share], settings: Settings, name: str, class_names: list[str] | None) -> Deployment:
+def join_shares(
+    shares: Sequence[Share],
+    settings: Settings,
+    name: str,
+    class_names: list[str] | None,
+    names: Sequence[Sequence[str]] | None = None,
+) -> Deployment:
     """The deployment of which these are all shares, one an agent in their order.
 
-    Vertices are in the order of their global numbers, which are their names. Data edges are the nonzero entries of D:
-    their weights are not known, nor are those that no link has carried.
+    Vertices are in the order of their global numbers, which are their names unless each agent's vertices have `names`.
+    Data edges are the nonzero entries of D: their weights are not known, nor are those that no link has carried.
     """
     own = [share.vertices[share.hosted] for share in shares]
     numbers = np.concatenate(own)
     order = np.argsort(numbers)
     vertices = numbers[order]
     owner = np.repeat(np.arange(len(shares)), [len(part) for part in own])[order]
-    first = shares[0]
+    first, joined = shares[0], [one for part in names or () for one in part]
     weights = [share.example_weights for share in shares if share.example_weights is not None]
     data: dict[str, Any] = {
         "name": name,
@@ -36,7 +42,7 @@ def join_shares(shares: Sequence[Share], settings: Settings, name: str, class_na
         "targets": np.concatenate([share.targets for share in shares])[order],
         **{mask: np.concatenate([share.masks[mask] for share in shares])[order] for mask in MASKS},
         "num_classes": first.num_classes,
-        "names": tuple(map(str, vertices.tolist())),
+        "names": tuple(np.array(joined, dtype=object)[order]) if joined else tuple(map(str, vertices.tolist())),
         "class_names": None if class_names is None else tuple(class_names),
         "sample_weights": np.concatenate(weights)[order] if weights else None,
     }

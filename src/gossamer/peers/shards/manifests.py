@@ -62,6 +62,7 @@ class ShardManifest(MemberManifest, ShareSizes):
     """shard.json of a shard that was cut, or planned."""
 
     keep: Annotated[int, Field(ge=1, lt=2**31)]
+    names: list[str] | None = None  # of the agent's vertices, as its data set has them
 
 
 class SiteManifest(MemberManifest):

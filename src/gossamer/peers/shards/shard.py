@@ -42,6 +42,7 @@ class Shard:
     settings: Settings
     keep: int  # checkpoints, as many as distant agents can be apart
     identity: DataIdentity | None = None  # of the data; None in shards from before it was stored
+    names: tuple[str, ...] | None = None  # of the agent's own vertices, by number; None: they have numbers alone
 
     @property
     def local_data(self) -> Share:
@@ -84,7 +85,9 @@ def cut_shards(
             share = add_senders(share, [list_senders(one.combination, k) for one in whole.topologies])
         if settings.privacy_spec is not None:
             share = hide_degrees(share)
-        shards.append(Shard(membership, share, settings, keep, identity))
+        own = share.vertices[share.hosted].tolist()
+        named = None if graph.names is None else tuple(graph.names[vertex] for vertex in own)
+        shards.append(Shard(membership, share, settings, keep, identity, named))
     return shards
 
 
@@ -119,6 +122,7 @@ def write_shard(folder: Path, shard: Shard) -> None:
         "keep": shard.keep,
         "settings": shard.settings.model_dump(),
         **({} if shard.identity is None else {"data": shard.identity.model_dump()}),
+        **({} if shard.names is None else {"names": shard.names}),
     }
     write_folder(folder, "share.safetensors", pack_share(shard.share), about)
 
@@ -142,4 +146,7 @@ def read_shard(folder: Path) -> Shard:
             f"{path}: settings.batch should be at most {times}, the time steps with a training example, found "
             f"{settings.batch}; {REMEDY}"
         )
-    return Shard(membership, share, settings, manifest.keep, manifest.data)
+    names = None if manifest.names is None else tuple(manifest.names)
+    if names is not None and (len(names) != int(share.hosted.sum()) or len(set(names)) < len(names)):
+        raise GossamerError(f"{path}: names should be {int(share.hosted.sum())} different ones; {REMEDY}")
+    return Shard(membership, share, settings, manifest.keep, manifest.data, names)
