@@ -118,10 +118,10 @@ def test_a_masked_sum_that_nobody_can_have_is_refused() -> None:
 def test_sums_of_scores_that_no_data_have_are_refused(task: Task, part: list[float], honest: bool) -> None:
     sums = {"train": torch.tensor(part, dtype=torch.float64)}
     if honest:
-        check_sums(sums, task, 2, 10)
+        check_sums(sums, task, 2, 10, 3)
     else:
-        with pytest.raises(GossamerError, match="sums of scores on train are none that data can have"):
-            check_sums(sums, task, 2, 10)
+        with pytest.raises(GossamerError, match="agent 3 has sent sums of scores on train that no data have"):
+            check_sums(sums, task, 2, 10, 3)
 
 
 def test_the_mean_makes_the_one_agent_that_is_not_mixed_with_separable() -> None:

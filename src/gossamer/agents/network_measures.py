@@ -21,7 +21,7 @@ from gossamer.agents.gradients import loss_gradient
 from gossamer.agents.host import Host
 from gossamer.agents.measures import MEASURED, disagreement
 from gossamer.agents.sums import ROOT, TreeNode, spread_from_root, sum_over_tree, sum_to_root
-from gossamer.errors import DivergedError
+from gossamer.errors import DivergedError, GossamerError
 from gossamer.generators import delegate
 from gossamer.model import Params
 
@@ -94,9 +94,7 @@ def measure_network(host: Host, sums: TreeSums, moment: int) -> Generator[Outbox
                 found[1] = disagreement({"sample": pieces[-1].view(m, -1)})
     spread = torch.tensor([0.0 if math.isnan(one) else one for one in found], dtype=torch.float64)
     # As scores, these have no bound: squares of gradients may be large.
-    g, apart = (yield from spread_from_root(node, spread, Phase.SCORES, index + node.height)).tolist()
-    if not (0 <= g < math.inf and 0 <= apart < math.inf):
-        raise DivergedError("measures of the whole network that no weights have (the root of the sums lies)")
+    g, apart = (yield from spread_from_root(node, spread, Phase.SCORES, index + node.height, _check_measures)).tolist()
     return NetworkMeasures(mean, math.nan if sums.masked else apart, g if sums.gradient else math.nan)
 
 
@@ -109,6 +107,15 @@ def unflatten_params(vector: Tensor, like: Params) -> Params:
     """Weights as named arrays again."""
     pieces = vector.split([part.numel() for part in like.values()])
     return {name: piece.view_as(part) for (name, part), piece in zip(like.items(), pieces, strict=True)}
+
+
+def _check_measures(sender: int, measures: Tensor) -> None:
+    """Refuse measures that no weights have."""
+    if not bool((measures >= 0).all()):
+        raise GossamerError(
+            f"agent {sender} has sent measures of all weights that none have, {measures.tolist()}; find out what agent "
+            f"{sender} runs, and start again"
+        )
 
 
 def _place_sample(own: Tensor, host: Host) -> Tensor:

@@ -139,8 +139,8 @@ def count_sums(task: Task, width: int, binned: bool = False) -> int:
     return 3 + 3 * width + (2 * NUM_BINS * count_ranked(width, task == "multiclass") if binned else 0)
 
 
-def check_sums(sums: ScoreSums, task: Task, width: int, most: int) -> None:
-    """Refuse sums that no data of at most so many examples have: one of the agents that were summed lies."""
+def check_sums(sums: ScoreSums, task: Task, width: int, most: int, sender: int) -> None:
+    """Refuse sums, which an agent has sent, that no data of at most so many examples have."""
     for mask, part in sums.items():
         loss, weight, count = part[:3].tolist()
         plausible = 0 <= count <= most and 0 <= weight < math.inf and 0 <= loss <= LARGEST_SUM
@@ -153,7 +153,10 @@ def check_sums(sums: ScoreSums, task: Task, width: int, most: int) -> None:
             plausible &= bool((rest >= 0).all()) and bool((rest <= most * max(1, width)).all())
             plausible &= bool((right <= predicted).all()) and bool((right <= actual).all())
         if not plausible:
-            raise GossamerError(f"the agents' sums of scores on {mask} are none that data can have: one of them lies")
+            raise GossamerError(
+                f"agent {sender} has sent sums of scores on {mask} that no data have; find out what agent {sender} "
+                "runs, and start again"
+            )
 
 
 def compute_scores(parts: Iterable[ScoreSums], task: Task, width: int, scale: Tensor | None = None) -> Scores:

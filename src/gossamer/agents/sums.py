@@ -20,6 +20,11 @@ from gossamer.array_types import Floats, Ints
 
 ROOT = -1  # parent of the root
 Merge = Callable[[Tensor, Tensor], Tensor]
+Check = Callable[[int, Tensor], None]  # takes a sender and its vector, and refuses one that cannot be
+
+
+def accept_all(sender: int, vector: Tensor) -> None:
+    """Check nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +39,19 @@ class TreeNode:
 
 
 def sum_over_tree(
-    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add
+    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add, check: Check = accept_all
 ) -> Generator[Outbox, Inbox, Tensor]:
     """The sum of all agents' vectors, by 2 * height exchanges, the first with this index.
 
-    Another `merge` than the sum must not depend on the order of its parts but for rounding.
+    Another `merge` than the sum must not depend on the order of its parts but for rounding. `check` sees every sum that
+    a neighbour sends.
     """
-    total = yield from sum_to_root(node, vector, phase, index, merge)
-    return (yield from spread_from_root(node, total, phase, index + node.height))
+    total = yield from sum_to_root(node, vector, phase, index, merge, check)
+    return (yield from spread_from_root(node, total, phase, index + node.height, check))
 
 
 def sum_to_root(
-    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add
+    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, merge: Merge = torch.add, check: Check = accept_all
 ) -> Generator[Outbox, Inbox, Tensor]:
     """The sum of the vectors of an agent's subtree, at the root that of all, by `height` exchanges."""
     total, k, shape = vector, node.agent, tuple(vector.shape)
@@ -55,12 +61,15 @@ def sum_to_root(
         expected = {Link(z, k): shape for z in node.children} if receives else {}
         inbox = yield Outbox(phase, index, messages, expected, vector.dtype)
         for link in expected:
+            check(link.sender, inbox[link])
             total = merge(total, inbox[link])
         index += 1
     return total
 
 
-def spread_from_root(node: TreeNode, vector: Tensor, phase: Phase, index: int = 0) -> Generator[Outbox, Inbox, Tensor]:
+def spread_from_root(
+    node: TreeNode, vector: Tensor, phase: Phase, index: int = 0, check: Check = accept_all
+) -> Generator[Outbox, Inbox, Tensor]:
     """The root's vector at every agent, by `height` exchanges; others give one of the same shape."""
     k, shape = node.agent, tuple(vector.shape)
     for level in range(node.height):  # of the senders
@@ -68,7 +77,9 @@ def spread_from_root(node: TreeNode, vector: Tensor, phase: Phase, index: int = 
         messages = {Link(k, z): vector for z in node.children} if sends else {}
         expected = {Link(node.parent, k): shape} if receives else {}
         inbox = yield Outbox(phase, index, messages, expected, vector.dtype)
-        vector = inbox[Link(node.parent, k)] if receives else vector
+        if receives:
+            vector = inbox[Link(node.parent, k)]
+            check(node.parent, vector)
         index += 1
     return vector
 

@@ -68,11 +68,17 @@ class NetworkEvaluation:
         _, own = yield from evaluate(host, self.score.needs_ranking)
         whole, measures = None, None
         if self.shares_scores:
+            width, sizes = host.network.layers[-1].outputs, [len(own[name]) for name in MASKS]
+
+            def split(vector: Tensor) -> ScoreSums:
+                return dict(zip(MASKS, vector.split(sizes), strict=True))
+
+            def check(sender: int, vector: Tensor) -> None:
+                check_sums(split(vector), host.task, width, self.most, sender)
+
             vector = torch.cat([own[name] for name in MASKS])
-            total = yield from sum_over_tree(self.sums.node, vector, Phase.SCORES)
-            parts = dict(zip(MASKS, total.split([len(own[name]) for name in MASKS]), strict=True))
-            check_sums(parts, host.task, host.network.layers[-1].outputs, self.most)
-            whole = compute_scores([parts], host.task, host.network.layers[-1].outputs, self.scale)
+            total = yield from sum_over_tree(self.sums.node, vector, Phase.SCORES, check=check)
+            whole = compute_scores([split(total)], host.task, width, self.scale)
         if self.measures == "all":
             measures = yield from measure_network(host, self.sums, host.step)
         return PeerEvaluation(host.step, own, whole, None, *_select(measures))
