@@ -1,6 +1,5 @@
 """Agents' folders joined into one run: their weights stacked, and their evaluations, in one run directory."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, read_trained_shard
 from gossamer.peers.checkpoints import find_checkpoints
 from gossamer.peers.evaluation_log import AgentMetrics, read_evaluation_log, score_agents
-from gossamer.peers.results import track_best
+from gossamer.peers.results import make_record, track_best
 from gossamer.peers.shards.shard import Shard
 from gossamer.peers.staged_work import read_handed
 from gossamer.runs import directory, new_folders
@@ -123,19 +122,7 @@ def _join_histories(run: Run, logs: Sequence[Sequence[AgentMetrics]]) -> list[Re
     for step in sorted(set.intersection(*map(set, by_step))):
         records = [log[step] for log in by_step]
         found = score_agents(records, task, width, run.target_scale)
-        record: Record = {
-            "step": step,
-            "score": run.score.key(binned=True),
-            "train": found["train"],
-            "validation": found["validation"],
-            "test": found["test"],
-            "disagreement": records[0].get("disagreement", math.nan),
-            "stationarity": records[0].get("stationarity", math.nan),
-            "best_stationarity": math.nan,
-        }
-        if "best_step" in records[0]:
-            record["best_step"] = records[0]["best_step"]
-        history.append(record)
+        history.append(make_record(records[0], run.score.key(binned=True), found))
     for host in (run.host, run.kept):
         for record in history:
             if record["step"] == host.step:

@@ -85,24 +85,24 @@ def write_result(folder: Path, shard: Shard, kept: Host, closing: Closing, log: 
 
 def make_history(logged: Sequence[AgentMetrics], score: str) -> list[Record]:
     """Evaluations of the whole network, as far as the agent knows it: a private run's is not."""
-    history: list[Record] = []
-    for one in logged:
-        if "network" in one:
-            record: Record = {
-                "step": one["step"],
-                "score": score,
-                "train": one["network"]["train"],
-                "validation": one["network"]["validation"],
-                "test": one["network"]["test"],
-                "disagreement": one.get("disagreement", math.nan),
-                "stationarity": one.get("stationarity", math.nan),
-                "best_stationarity": math.nan,
-            }
-            if "best_step" in one:
-                record["best_step"] = one["best_step"]
-            history.append(record)
-    track_best(history)
-    return history
+    return [make_record(one, score, one["network"]) for one in logged if "network" in one]
+
+
+def make_record(logged: AgentMetrics, score: str, whole: Scores) -> Record:
+    """The record of an evaluation that an agent has logged, with all agents' scores; `track_best` completes it."""
+    record: Record = {
+        "step": logged["step"],
+        "score": score,
+        "train": whole["train"],
+        "validation": whole["validation"],
+        "test": whole["test"],
+        "disagreement": logged.get("disagreement", math.nan),
+        "stationarity": logged.get("stationarity", math.nan),
+        "best_stationarity": math.nan,
+    }
+    if "best_step" in logged:
+        record["best_step"] = logged["best_step"]
+    return record
 
 
 def track_best(history: Sequence[Record]) -> None:
