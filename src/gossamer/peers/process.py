@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from gossamer.errors import GossamerError, naming
+from gossamer.errors import GossamerError
 from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
@@ -170,9 +170,8 @@ def read_secret(folder: Path, membership: Membership) -> str:
     """The agent's secret key, which must belong to the public key that its neighbours know."""
     path = folder / "key.secret"
     secret = read_key(path, "put the one that gossamer keys made there, or use --insecure on a network that you trust")
-    with naming(path):
-        public = derive_public_key(secret)
-    if membership.contact.key not in (None, public):  # a site may have been cut before its key was there
+    known = membership.contact.key  # None if the site was cut before its key was there
+    if known not in (None, derive_public_key(secret)):
         raise GossamerError(
             f"{path} is not the key that agent {membership.agent}'s neighbours know; cut the shards again"
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MAX_SECRET, check_private, read_text
 from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
-from gossamer.peers.network.z85 import KEY_LENGTH, check_key
+from gossamer.peers.network.z85 import KEY_LENGTH, check_key, is_key
 from gossamer.peers.protocol.signatures import check_verify_key, derive_verify_key
 
 
@@ -27,6 +27,8 @@ def read_key(path: Path, remedy: str = "make one with gossamer keys") -> str:
         secret = read_text(path, MAX_SECRET).strip()
     except FileError as error:
         raise GossamerError(f"cannot read the secret key {path}: {error.reason}; {remedy}") from None
+    if not is_key(secret):
+        raise GossamerError(f"{path}: this is not a secret key of {KEY_LENGTH} characters; {remedy}")
     check_private(path)
     return secret
 

@@ -108,8 +108,7 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
         row = np.isin(np.arange(m), list(neighbours)) / m if weights is None else weights
         with naming(path):
             check_senders(row[None], [agent])
-    with naming(path if given.secret is None else path.parent / given.secret):
-        public = None if secret is None else derive_public_key(secret)
+    public = None if secret is None else derive_public_key(secret)
     contact = Contact(check_address(given.address, str(path)), public)
     check_distinct([contact, *neighbours.values()], str(path))
     own = {} if secret is None else {agent: derive_verify_key(secret)}
