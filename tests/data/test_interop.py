@@ -185,6 +185,30 @@ def test_pyg_mistakes_are_refused_by_name(changes: dict[str, Any], message: str)
         from_pyg(to_pyg(path_graph(), **changes))
 
 
+def test_pyg_masks_with_a_column_for_each_split() -> None:
+    given = to_pyg(path_graph())
+    plain = from_pyg(given)
+    for key, part in {"train_mask": "train", "val_mask": "validation", "test_mask": "test"}.items():
+        mask = torch.as_tensor(getattr(plain, part))
+        given[key] = torch.stack([torch.zeros_like(mask), mask], dim=1)
+    with pytest.raises(GossamerError, match="choose a column of them with --split"):
+        from_pyg(given)
+    graph = load(given, split=1)
+    for part in ("train", "validation", "test"):
+        np.testing.assert_array_equal(getattr(graph, part), getattr(plain, part))
+    with pytest.raises(GossamerError, match="the PyTorch Geometric graph has the splits 0 to 1; got 2"):
+        load(given, split=2)
+    given.val_mask = given.val_mask[:, 0]
+    with pytest.raises(GossamerError, match=r"masks of one shape \[vertices, splits\]"):
+        load(given, split=1)
+
+
+def test_a_split_of_masks_that_have_one_is_refused() -> None:
+    for given in (to_pyg(path_graph()), to_networkx(path_graph())):
+        with pytest.raises(GossamerError, match="no fixed splits"):
+            load(given, split=0)
+
+
 def test_pyg_directed_edges_are_refused_by_the_first_and_symmetrised_on_demand() -> None:
     edges = torch.tensor([[0, 1, 2, 1, 3], [1, 0, 1, 2, 2]])
     given = to_pyg(path_graph(), edge_index=edges, edge_weight=None)

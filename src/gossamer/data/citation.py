@@ -32,14 +32,9 @@ def load_citation(name: str, seed: int, progress: DownloadProgress | None = None
     The adjacency is symmetrised, self-loops and duplicates are dropped, the largest component is kept.
     20 training labels a class, 500 validation vertices, the rest for test; PUBMED's file has its own split.
     """
-    source = SOURCES[name]
     graph = _read(locate(name, progress), name, seed, largest_component=True)
     found = (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes)
-    if found != source.sizes:
-        raise GossamerError(
-            f"{name} should have {source.sizes} vertices, edges, features and classes, "
-            f"the file has {found}; delete it and load it again"
-        )
+    SOURCES[name].check_sizes(name, found)
     return graph
 
 

@@ -24,6 +24,14 @@ class Source:
     blob: str | None  # git blob id of the published file; None: the sizes alone are checked
     sizes: tuple[int, int, int, int]  # vertices, edges, features, classes
 
+    def check_sizes(self, name: str, found: tuple[int | None, ...]) -> None:
+        """Require the vertices, edges, features and classes of the published data set."""
+        if found != self.sizes:
+            raise GossamerError(
+                f"{name} should have {self.sizes} vertices, edges, features and classes, "
+                f"the file has {found}; delete it and load it again"
+            )
+
 
 _PPNP = "https://raw.githubusercontent.com/gasteigerjo/ppnp/master/ppnp/data/"
 SOURCES = {

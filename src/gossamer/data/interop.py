@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 from gossamer.data.checks import SYMMETRISE, check_both_directions
 from gossamer.data.conversion import is_tensor, to_array, to_number
 from gossamer.data.graph import DataGraph, make_graph
+from gossamer.data.splits import SPLIT, check_split, refuse_split
 from gossamer.errors import GossamerError
 
 SPLIT_NAMES = ("train", "validation", "test")
 
 
-def convert(data: Any, symmetrise: bool = False, task: str = "auto") -> DataGraph:
+def convert(data: Any, symmetrise: bool = False, task: str = "auto", split: int | None = None) -> DataGraph:
     """Convert a graph of a library that is loaded; the types of others cannot occur."""
     networkx, pyg = sys.modules.get("networkx"), sys.modules.get("torch_geometric.data")
     if networkx is not None and isinstance(data, networkx.Graph):
+        refuse_split(split, "a networkx.Graph")
         return from_networkx(data, symmetrise=symmetrise, task=task)
     if pyg is not None and isinstance(data, pyg.Data):
-        return from_pyg(data, symmetrise=symmetrise, task=task)
+        return from_pyg(data, symmetrise=symmetrise, task=task, split=split)
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     hint = ""
     if pyg is not None and isinstance(data, pyg.Dataset):
@@ -125,12 +127,15 @@ def _targets(values: list[Any], name: str) -> tuple[NDArray[Any], tuple[str, ...
     return np.array([-1 if y is None else classes[y] for y in given], dtype=np.int64), tuple(map(str, order))
 
 
-def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: str = "auto") -> DataGraph:
+def from_pyg(
+    data: Any, name: str = "pyg", *, symmetrise: bool = False, task: str = "auto", split: int | None = None
+) -> DataGraph:
     """Convert a torch_geometric.data.Data with x, edge_index, y and the masks train_mask, val_mask, test_mask.
 
     `edge_weight` (or `edge_attr`), one number an edge, gives the weights; `pos` the positions; `sample_weight`
     the weights of vertices in the loss. `edge_index` has both directions of each edge; with `symmetrise` one is enough,
-    and different weights are replaced by their mean. `task` is that of `make_graph`.
+    and different weights are replaced by their mean. `task` is that of `make_graph`. `split` is the column to
+    take of masks [n, splits].
     """
     for attribute in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if getattr(data, attribute, None) is None:
@@ -147,10 +152,7 @@ def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: st
         raise GossamerError(
             f"`{wrong[0]}` must be a torch.Tensor, got {type(found).__name__}; make it one with torch.as_tensor"
         )
-    if data.train_mask.ndim != 1:
-        raise GossamerError(
-            f"expected one split, got masks of shape {tuple(data.train_mask.shape)}; choose a column of them first"
-        )
+    masks = _choose_column({part: getattr(data, key) for part, key in zip(SPLIT_NAMES, others, strict=False)}, split)
     weights = getattr(data, "edge_weight", None)
     if weights is None:
         weights = getattr(data, "edge_attr", None)
@@ -171,12 +173,26 @@ def from_pyg(data: Any, name: str = "pyg", *, symmetrise: bool = False, task: st
         edges.T,
         data.x,
         data.y,
-        train=data.train_mask,
-        validation=data.val_mask,
-        test=data.test_mask,
         weights=weights,
         positions=getattr(data, "pos", None),
         sample_weights=getattr(data, "sample_weight", None),
         symmetrise=symmetrise,
         task=task,
+        **masks,
     )
+
+
+def _choose_column(masks: dict[str, Any], split: int | None) -> dict[str, Any]:
+    """Masks of one split: as they are, or the column `split` of masks [n, splits]."""
+    shape = tuple(masks["train"].shape)
+    if len(shape) != 2:
+        refuse_split(split, "the PyTorch Geometric graph")
+    if split is None or len(shape) != 2:
+        if len(shape) != 1:
+            raise GossamerError(f"expected one split, got masks of shape {shape}; choose a column of them with {SPLIT}")
+        return masks
+    if any(tuple(mask.shape) != shape for mask in masks.values()):
+        found = ", ".join(str(tuple(mask.shape)) for mask in masks.values())
+        raise GossamerError(f"expected masks of one shape [vertices, splits]; got {found}")
+    column = check_split(split, shape[1], "the PyTorch Geometric graph")
+    return {part: mask[:, column] for part, mask in masks.items()}

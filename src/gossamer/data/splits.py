@@ -1,4 +1,5 @@
-"""Masks for semi-supervised learning: a few vertices for training, some for validation, the rest for test."""
+"""Masks for semi-supervised learning: a few vertices for training, some for validation, the rest for test; and the
+choice among splits that come with the data."""
 
 from typing import Any
 
@@ -9,6 +10,23 @@ from gossamer.data.targets import check_num_classes
 from gossamer.errors import GossamerError
 
 Masks = dict[str, Any]  # train, validation, test: bool [n], or the numbers of the vertices
+SPLIT = "--split (split= in Python)"
+
+
+def check_split(split: int, count: int, name: str) -> int:
+    """Return the number of one of the `count` fixed splits of a data set."""
+    if not 0 <= split < count:
+        raise GossamerError(f"{name} has the splits 0 to {count - 1}; got {split}, choose one of them with {SPLIT}")
+    return split
+
+
+def refuse_split(split: int | None, name: str) -> None:
+    """Refuse the number of a split for data that has no several fixed ones."""
+    if split is not None:
+        raise GossamerError(
+            f"{name} has no fixed splits to choose number {split} from: it has one of its own, or the seed draws one; "
+            f"leave {SPLIT} out"
+        )
 
 
 def split_by_class(labels: NDArray[Any], per_class: int, num_validation: int, seed: int) -> Masks:
