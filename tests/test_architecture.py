@@ -17,6 +17,7 @@ RANK = {
     "generators": 0,
     "machine": 0,
     "files": 1,
+    "layer_specs": 1,
     "data": 2,
     "assignment": 3,
     "model": 3,
@@ -42,6 +43,8 @@ EDGES = {  # third-party libraries, each behind few modules
     "typer": {"cli.py", *COMMANDS},
     "pydantic": {
         "runs/settings.py",
+        "runs/deployment_settings.py",
+        "runs/network_settings.py",
         "runs/documents.py",
         "runs/manifests.py",
         "peers/shards/site_files.py",
@@ -73,6 +76,7 @@ EDGES = {  # third-party libraries, each behind few modules
     "threadpoolctl": {"topology/design.py"},
     "torch.utils.tensorboard": {"observers/tensorboard.py"},
     "IPython": {"observers/notebook.py"},
+    "torch_geometric": {"model/pyg_modules.py"},
     "pymetis": {"assignment/simple.py"},
     "rich": {*COMMANDS, *TABLES, "report/bars.py"},
 }

@@ -39,14 +39,17 @@ ALL = {name: value for name, value in vars(choices).items() if isinstance(value,
 def test_every_list_of_names_is_compared() -> None:
     assert set(ALL) == {
         *TABLES,
+        "AGGREGATE_NAMES",
         "COMPRESSION_FORMS",
         "BOUNDARY_BITS",
         "CLASS_WEIGHT_NAMES",
         "CONSENSUS_NAMES",
         "DECAY_NAMES",
         "DTYPE_NAMES",
+        "JUMP_NAMES",
         "KEEP_NAMES",
         "MEASURE_NAMES",
+        "NORM_NAMES",
         "PRIVACY_FORMS",
         "TASK_NAMES",
     }

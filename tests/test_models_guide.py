@@ -17,7 +17,7 @@ def test_the_guide_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     parts = re.findall(r"^```python\n(.*?)^```|^    (gossamer [^\n]*)$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(parts) == 15
+    assert len(parts) == 16
     for code, command in parts:
         if code:
             exec(code, names)

@@ -30,6 +30,7 @@ The code follows the paper's pipeline:
 and stands on
     errors        exceptions and warnings
     choices       names that settings take, without what they stand for
+    layer_specs   layers as settings describe them
     files         files read within bounds, written whole or not at all, locked, private
     machine       memory and file descriptors that this process may take
     generators    drivers of generators
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from gossamer.auditing import audit
     from gossamer.data import DATASETS, DataGraph, from_networkx, from_pyg, load, make_graph
     from gossamer.errors import GossamerError, GossamerWarning
+    from gossamer.layer_specs import LayerSpec, PygNetwork
+    from gossamer.model.pyg_reading import from_pyg_module
     from gossamer.runs.observers import Observer
     from gossamer.runs.settings import Settings
 
@@ -52,12 +55,15 @@ __all__ = [
     "DataGraph",
     "GossamerError",
     "GossamerWarning",
+    "LayerSpec",
     "Observer",
+    "PygNetwork",
     "Result",
     "Settings",
     "audit",
     "from_networkx",
     "from_pyg",
+    "from_pyg_module",
     "load",
     "load_model",
     "make_graph",
@@ -71,6 +77,8 @@ _HOMES = {  # imported when first used, so that `import gossamer` does not impor
     "gossamer.auditing": ("audit",),
     "gossamer.data": ("DATASETS", "DataGraph", "from_networkx", "from_pyg", "load", "make_graph"),
     "gossamer.errors": ("GossamerError", "GossamerWarning"),
+    "gossamer.layer_specs": ("LayerSpec", "PygNetwork"),
+    "gossamer.model.pyg_reading": ("from_pyg_module",),
     "gossamer.runs.observers": ("Observer",),
     "gossamer.runs.settings": ("Settings",),
 }

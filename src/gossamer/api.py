@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from torch import Tensor
+from torch.nn import Module
 
-from gossamer.data import DataGraph, load
+from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError, GossamerWarning, shown
 from gossamer.model.modules import GraphNetwork
@@ -22,6 +23,8 @@ from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Progress
 from gossamer.runs.handover import train_stages
 from gossamer.runs.inference import predict_unlabelled
+from gossamer.runs.initial_weights import split_initial
+from gossamer.runs.loading import load_dataset, take_graph
 from gossamer.runs.model_files import export_model, read_model
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
@@ -74,6 +77,10 @@ class Result:
         have the names of PyTorch Geometric's layers (docs/models.md)."""
         return trained_of_run(self.run, self.summary).module(agent)
 
+    def to_pyg(self, agent: int | None = None) -> Module:
+        """`model` as one of PyTorch Geometric's: GCN, GraphSAGE, GIN or GAT; other networks are refused."""
+        return self.model(agent).to_pyg()
+
     def export(self, path: str | Path, agent: int | None = None) -> Path:
         """Write `model` to a .safetensors file, with a card beside it, as `gossamer export` does."""
         return export_model(trained_of_run(self.run, self.summary), Path(path), agent)[0]
@@ -109,7 +116,8 @@ def train(
     is then simulated to the same bits. `observers` follow the distributed run; `should_stop` is asked between two
     steps. `display` makes an observer for each model, references included, and `progress` follows the design of the
     topology. `start` puts the agents on other hosts than one in this process. `initial` is a .safetensors file, a run
-    directory or a state dict (docs/models.md), from which all agents and the centralised reference start."""
+    directory, a state dict or `from_pyg_module`'s (docs/models.md): agents and the centralised reference start from it.
+    """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")
     unknown = set(given or {}) - {"assignment", "combination", "shift"}
@@ -119,20 +127,17 @@ def train(
         target = None if out is None else Path(out)
     except TypeError:
         raise GossamerError(f"`out` should be the path of a run directory, a str or a Path; got {shown(out)}") from None
-    initial = options.pop("initial", None)
-    state = initial if isinstance(initial, Mapping) else None
-    if initial is not None and state is None:
-        options["initial"] = str(initial)
+    options, initial = split_initial(options)
     if settings is None:
         settings = make_settings(options)
     if dataset is not None and not isinstance(dataset, str | Path):
-        graph = load(dataset, symmetrise=settings.symmetrise, task=settings.task)
+        graph = take_graph(dataset, settings)
         if "dataset" not in settings.model_fields_set:  # else they say where the graph was loaded from
             settings = settings.model_copy(update={"dataset": graph.name})
     else:
         if dataset is not None:
             settings = settings.model_copy(update={"dataset": str(dataset)})
-        graph = load(settings.dataset, settings.seed, symmetrise=settings.symmetrise, task=settings.task)
+        graph = load_dataset(settings)
     more = dict(given or {})
     if not {"assignment", "combination"} & set(more):
         settings = fit_agents(settings, graph.num_vertices)
@@ -140,18 +145,15 @@ def train(
         if settings.public_randomness:
             raise GossamerError("secrets are for a run without public_randomness: give one or the other")
         more["secrets"] = read_secrets(Path(secrets), range(settings.agents))
-    run = start(graph, settings, progress=progress, initial=state, **more)
+    run = start(graph, settings, progress=progress, initial=initial, **more)
     if run.engine.leads:
         warn_before_training(run.deployment, run.whole_settings)
     show = display or (lambda name, first, last: Observer())
     result = Result(train_stages(run, lambda name, last: show(name, 0, last), should_stop))
-    if target is None:
-        return finish(result, graph, None, observers, should_stop, display)
-    folder = target
-    with new_folders.create_locked(folder) if result.run.engine.leads else nullcontext():
-        if result.run.engine.leads:
-            directory.save_start(folder, result.run)
-        return finish(result, graph, folder, observers, should_stop, display)
+    with new_folders.create_locked(target) if target is not None and run.engine.leads else nullcontext():
+        if target is not None and run.engine.leads:
+            directory.save_start(target, result.run)
+        return finish(result, graph, target, observers, should_stop, display)
 
 
 def resume(
@@ -169,11 +171,7 @@ def resume(
     that was given to `train` from memory must be given again. Ranks of a job have the folder locked already."""
     path = Path(folder)
     with directory.lock_run(path) if start is start_run else nullcontext():
-        if graph is None:
-            graph = load_graph(path)
-        else:
-            settings = read_run_settings(path)
-            graph = load(graph, symmetrise=settings.symmetrise, task=settings.task)
+        graph = load_graph(path) if graph is None else take_graph(graph, read_run_settings(path))
         run = directory.read_run(path, graph, start, steps, shift)
         histories, summary = directory.read_references(path), directory.read_summary(path)
         if run.engine.leads:
@@ -218,7 +216,7 @@ def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None)
     """Load the data graph that a run directory names."""
     settings = read_run_settings(folder)
     try:
-        return load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
+        return load_dataset(settings, progress)
     except GossamerError as error:
         reason = error if read_manifest(folder).data.fingerprint else "it is with the sites: gossamer predict AGENT"
         raise GossamerError(
@@ -292,9 +290,6 @@ def _train_references(
 def _save(folder: Path, result: Result) -> None:
     directory.save_summary(folder, result.run, result.summary, result.complete)
     directory.save_references(folder, result.baseline_histories)
-    draw_curves(
-        folder / "curves.png",
-        {"distributed": result.run.history, **result.baseline_histories},
-        result.run.score,
-        title=f"{result.run.settings.dataset}, {result.run.settings.agents} agents",
-    )
+    histories = {"distributed": result.run.history, **result.baseline_histories}
+    title = f"{result.run.settings.dataset}, {result.run.settings.agents} agents"
+    draw_curves(folder / "curves.png", histories, result.run.score, title=title)

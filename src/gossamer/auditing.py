@@ -32,6 +32,7 @@ from gossamer.runs.capacity import fit_agents
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.encoders import read_encoder
 from gossamer.runs.handover import train_stages
+from gossamer.runs.loading import load_dataset, take_graph
 from gossamer.runs.observers import Observer
 from gossamer.runs.options import Options
 from gossamer.runs.recordings import RECORD_FOLDER, Recording, read_recording
@@ -93,12 +94,7 @@ def audit(
         return audit_agent(Path(target), asked)
     settings = make_settings({**options, **({"dataset": str(target)} if isinstance(target, str | Path) else {})})
     given = graph if target is None or isinstance(target, str | Path) else target
-    data = load(
-        settings.dataset if given is None else given,
-        settings.seed,
-        symmetrise=settings.symmetrise,
-        task=settings.task,
-    )
+    data = load_dataset(settings) if given is None else take_graph(given, settings)
     return audit_settings(data, settings, asked)
 
 

@@ -29,12 +29,16 @@ class Choices(Generic[Name]):
     def check(self, value: Name) -> Name:
         """Return a known name."""
         if value not in self.names:
-            raise ValueError(f"input should be {_enumerate([repr(name) for name in self.names])}")
+            raise ValueError(f"input should be {self.list_names()}")
         return value
 
     def describe(self) -> list[str]:
         """The names here with their remarks."""
         return [f"{name} ({remark})" if remark else f"{name}" for name, remark in self.remarks.items()]
+
+    def list_names(self) -> str:
+        """The names alone, as a list."""
+        return _enumerate([repr(name) for name in self.names])
 
     def __str__(self) -> str:
         return _enumerate(self.describe())
@@ -49,7 +53,7 @@ def _plain(*names: str) -> dict[str, str]:
 
 
 DATASET_NAMES = Choices(
-    _plain("digits", "cora", "citeseer", "pubmed", "coauthor-physics", "pems-orange", "pemsd4", "pemsd8")
+    _plain("digits", "cora", "citeseer", "pubmed", "coauthor-physics", "minesweeper", "pems-orange", "pemsd4", "pemsd8")
     | {"blocks": "generated, as in blocks:vertices=1000000,edges=10000000; docs/data.md"},
     "gossamer.data",
     "DATASETS",
@@ -82,14 +86,25 @@ LAYER_NAMES = Choices(
         "chebyshev": "the same in Chebyshev polynomials",
         "linear": "no hidden layer",
         "mlp": "no graph",
+        "gat": "attention",
+        "gatv2": "dynamic attention",
+        "sage": "mean, sum or max of neighbours beside the vertex itself",
+        "gin": "sum of neighbours through an inner network",
+        "gated": "gated sum of neighbours",
+        "sgc": "D^P X W without hidden layers",
+        "appnp": "personalised PageRank of a network without the graph",
     },
     "gossamer.model.layers",
     "LAYERS",
 )
 ACTIVATION_NAMES = Choices(_plain("relu", "tanh", "elu", "identity"), "gossamer.model.layers", "ACTIVATIONS")
+AGGREGATE_NAMES = Choices(_plain("mean", "sum", "max"))
+NORM_NAMES = Choices({"none": "", "layer": "LayerNorm, of each vertex by itself"})
+JUMP_NAMES = Choices({"none": "", "cat": "all layers' outputs side by side", "max": "their largest"})
 SHIFT_NAMES = Choices(
-    {"auto": "the usual one of the layers: scaled-laplacian for chebyshev, else normalized"}
-    | _plain("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity"),
+    {"auto": "the usual one of the layers: docs/layers.md"}
+    | _plain("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
+    | {"mean": "neighbours alone, without edge weights", "sum": "their sum"},
     "gossamer.model.shift",
     "SHIFTS",
 )

@@ -103,10 +103,13 @@ def make_case(
     task: str = "multiclass",
     sampled: bool = False,
     balanced: bool = False,
+    hidden: tuple[int, ...] | None = None,
+    **network_options: Any,
 ) -> Case:
     """Agent 3 has vertices but no labels, agent 4 has no vertex at all. Targets with a batch axis are real values.
 
-    `sampled` draws sample weights, some of them 0, and `balanced` weighs classes or labels.
+    `sampled` draws sample weights, some of them 0, and `balanced` weighs classes or labels. `hidden` are widths in
+    place of those of `num_layers`, and other options are those of the network.
     """
     random = np.random.default_rng(seed)
     edges = {(i, i + 1) for i in range(n - 1)} | {
@@ -148,9 +151,17 @@ def make_case(
             sample_weights=sample_weights,
         )
     D = make_shift(graph.adjacency, shift)
-    hidden = (5, 4)[: num_layers - 1]
+    hidden = (5, 4)[: num_layers - 1] if hidden is None else hidden
     network = make_network(
-        kind, d, classes, hidden=hidden, order=order, activation=activation, bias=bias, dropout=dropout
+        kind,
+        d,
+        classes,
+        hidden=hidden,
+        order=order,
+        activation=activation,
+        bias=bias,
+        dropout=dropout,
+        **network_options,
     )
     gcn = "one" if order == 1 else "monomial"
     name = {"gcn": gcn, "polynomial": "monomial", "mlp": "none"}.get(kind, kind)

@@ -116,8 +116,8 @@ def test_the_messages_that_are_counted_are_those_that_are_sent(tmp_path: Path) -
 
 
 def test_a_layer_that_is_not_in_the_table_is_refused() -> None:
-    with pytest.raises(GossamerError, match=r"layers = 'gat': input should be 'gcn', .*'maximum'"):
-        make_settings({"layers": "gat"})
+    with pytest.raises(GossamerError, match=r"layers = 'gatt': input should be 'gcn', .*'maximum'"):
+        make_settings({"layers": "gatt"})
 
 
 def test_a_link_carries_each_needed_source_once() -> None:

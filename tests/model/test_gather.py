@@ -73,10 +73,9 @@ class Restricted:
         self.filter = chosen
         self.fields = answered(chosen.fields(outputs), lambda rows: (D[rows] != 0).any(0))
         self.blocks = [D[np.ix_(to, at)] for to, at in zip(self.fields, self.fields[1:], strict=False)]
-        self.within = [
-            torch.from_numpy(np.flatnonzero(self.fields[p - 2][field]) if p >= 2 else np.empty(0, np.int64))
-            for p, field in enumerate(self.fields)
-        ]
+        self.within = {
+            (q, p): torch.from_numpy(np.flatnonzero(self.fields[q][self.fields[p]])) for q, p in chosen.nested
+        }
 
     def combine(self, terms: list[np.ndarray]) -> np.ndarray:
         on_fields = [torch.from_numpy(x[self.fields[p]]) for p, x in zip(self.filter.powers, terms, strict=True)]
@@ -109,7 +108,7 @@ def test_combine_is_the_polynomial_on_all_rows(chosen: Gather) -> None:
     full = Restricted(chosen, D, everywhere())
     full.fields = [everywhere()] * len(full.fields)
     full.blocks = [D] * len(full.blocks)
-    full.within = [torch.arange(N)] * len(full.fields)
+    full.within = dict.fromkeys(chosen.nested, torch.arange(N))
     expected = sum(polynomial(chosen, D, p) @ x for p, x in zip(chosen.powers, terms, strict=True))
     np.testing.assert_allclose(full.combine(terms), expected, rtol=1e-11, atol=1e-11)
     g = np.random.default_rng(9).normal(size=(N, WIDTH))

@@ -11,7 +11,8 @@ from torch import Tensor
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
 from gossamer.model import make_network
-from gossamer.model.modules import GraphNetwork, find_pyg_layer, from_state_dict, make_module, to_state_dict
+from gossamer.model.modules import GraphNetwork, from_state_dict, make_module, to_state_dict
+from gossamer.model.pyg_layers import find_pyg_layer
 
 N = 40
 SHIFTS = ("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")

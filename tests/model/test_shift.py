@@ -22,6 +22,10 @@ def dense_shift(A: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
         return (A + one) / (degree + 1)[:, None]
     if kind == "normalized":
         return (A + one) / np.sqrt(np.outer(degree + 1, degree + 1))
+    if kind in ("sum", "mean"):  # edges count alike, whatever their weights
+        there: NDArray[np.float64] = (A != 0).astype(np.float64)
+        mean: NDArray[np.float64] = there / np.maximum(there.sum(1), 1.0)[:, None]
+        return there if kind == "sum" else mean
     outer = np.outer(degree, degree)
     return -np.divide(A, np.sqrt(outer), out=np.zeros_like(A), where=outer > 0)  # 2 L / 2 - I
 

@@ -75,7 +75,11 @@ def loss(
     problem: Problem, weights: list[Tensor], biases: list[Tensor] | None = None, step: int | None = None
 ) -> Tensor:
     """L = 1/|T_D| sum over labelled entries, or their weighted mean."""
-    y = outputs(problem, weights, biases, step)
+    return mean_loss(problem, outputs(problem, weights, biases, step))
+
+
+def mean_loss(problem: Problem, y: Tensor) -> Tensor:
+    """The same of outputs y."""
     if problem.targets.dtype == torch.int64:
         log_p = y - torch.logsumexp(y, dim=-1, keepdim=True)
         each = -log_p[torch.arange(len(y)), problem.targets]

@@ -31,6 +31,20 @@ from gossamer.runs.message_counts import count_messages
         {"update": "gd", "consensus_every": 0, "dropout": 0.2},
         {"update": "gd", "compress": "power:1,bits=8", "boundary_bits": 8},
         {"update": "adam", "step_size": 0.01, "compress": "choco:topk=0.2"},
+        {
+            "layers": "gat",
+            "heads": 2,
+            "hidden": "8x2",
+            "attention_dropout": 0.3,
+            "residual": True,
+            "norm": "layer",
+            "bias": True,
+            "update": "adam",
+            "step_size": 0.01,
+            "steps": 15,
+        },
+        {"layers": "gated/sage/sage:aggregate=max", "boundary_bits": 8, "compress": "power:1", "steps": 15},
+        {"layers": "gin", "hidden": "8x2", "learn_epsilon": True, "jump": "cat", "step_size": 0.01, "steps": 15},
     ],
     ids=str,
 )
@@ -41,8 +55,9 @@ def test_fifty_steps_of_peers_equal_the_simulation(tmp_path: Path, changes: dict
     check(folders, simulated(deployment, settings))
 
 
-def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path) -> None:
-    deployment, settings = deployed(update="gd", evaluate_every=1000)
+@pytest.mark.parametrize("layers", ["gcn", "gat", "gated/sage"])
+def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path, layers: str) -> None:
+    deployment, settings = deployed(update="gd", evaluate_every=1000, layers=layers)
     folders = write_local_shards(tmp_path, deployment, settings)
     last: dict[int, PeerReport] = {}
     assert in_threads(folders, PeerOptions(on_report=lambda state: last.update({state["agent"]: state}))) == []

@@ -123,6 +123,9 @@ def check(folders: list[Path], expected: dict[str, torch.Tensor]) -> None:
         {"update": "momentum"},
         {"layers": "chebyshev", "order": 2, "step_size": 0.02, "dropout": 0.3},
         {"update": "adam", "step_size": 0.01, "consensus_every": 3, "mixing": "uniform"},
+        {"layers": "gat", "heads": 2, "attention_dropout": 0.3, "residual": True, "norm": "layer", "steps": 15},
+        {"layers": "sage", "hidden": "8x2", "jump": "cat", "steps": 15},
+        {"layers": "gin", "step_size": 0.01, "steps": 15},
     ],
     ids=str,
 )

@@ -169,7 +169,8 @@ def test_a_model_file_is_checked(folder: Path, tmp_path: Path) -> None:
         "class_names": None,
     }  # fmt: skip
     for changes, message in (
-        ({"layers": "gat"}, "layers should be among gcn"),
+        ({"layers": "gat"}, "has no convs.0.att_dst"),
+        ({"layers": "none"}, "layers = 'none': .*gcn"),
         ({"shift": "none"}, "shift should be among normalized"),
         ({"activation": "gelu"}, "activation should be among relu"),
         ({"order": 99}, "order: "),

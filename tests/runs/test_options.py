@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack, get_type_hints
 
 import gossamer
+from gossamer.layer_specs import LayerSpec, PygNetwork
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 
@@ -31,8 +32,9 @@ gossamer.predict(7)
 def test_options_are_the_settings() -> None:
     annotations = {name: field.annotation for name, field in Settings.model_fields.items() if name != "dataset"}
     assert get_type_hints(Options) == annotations | {
-        "hidden": int | str | Sequence[int],
-        "initial": str | Path | Mapping[str, Any] | None,
+        "layers": str | Sequence[str | LayerSpec | Mapping[str, Any]],
+        **dict.fromkeys(("hidden", "before", "after"), int | str | Sequence[int]),
+        "initial": str | Path | Mapping[str, Any] | PygNetwork | None,
     }
     assert list(get_type_hints(Options)) == list(annotations)
     assert inspect.signature(gossamer.train).parameters["options"].annotation == Unpack[Options]

@@ -78,6 +78,7 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
         {"compress": "power:1", "consensus_every": 1},
         {"compress": "choco:topk=0.2", "track": True},
         {"compress": "choco:randk=0.2"},
+        {"compress": "choco:topk=0.2", "track": True, "layers": "gat", "attention_dropout": 0.3, "norm": "layer"},
     ],
     ids=str,
 )

@@ -38,12 +38,8 @@ def _limit() -> Iterator[None]:
 
 def settings_text() -> str:
     """Every setting with its default."""
-    words = {True: "true", False: "false"}
-    values = Settings().model_dump(exclude_none=True)
-    return "".join(
-        f"{name} = {words[value] if isinstance(value, bool) else [*value] if name == 'hidden' else repr(value)}\n"
-        for name, value in values.items()
-    )
+    values = Settings().model_dump(mode="json", exclude_none=True)
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
 
 
 def mutants(path: Path, read: Callable[[], Any], count: int, lines: int = 1) -> None:
@@ -125,6 +121,14 @@ def test_mutations_of_what_a_site_names(tmp_path: Path, name: str) -> None:
     for _ in range(400):
         (tmp_path / name).write_bytes(mutate(good, draw))
         loads(lambda: make_site_shard(path), tmp_path / name)
+
+
+def test_a_character_that_no_key_has_names_the_file(tmp_path: Path) -> None:
+    path = write_site(tmp_path)
+    good = (tmp_path / "key.secret").read_bytes()
+    for place in range(len(good) - 1):
+        (tmp_path / "key.secret").write_bytes(good[:place] + b"\x00" + good[place + 1 :])
+        assert not loads(lambda: make_site_shard(path), tmp_path / "key.secret")
 
 
 def test_mutations_of_hosts(tmp_path: Path) -> None:

@@ -14,12 +14,15 @@ from gossamer.agents.share import Share
 from gossamer.array_types import Floats, Ints
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift
+from gossamer.model.shift import UNWEIGHTED, sum_degrees
 
 
 def find_degrees(share: Share, kind: str) -> Floats:
     """Degrees of the hosted vertices, read off their rows of D."""
     i, j, values = share.topologies[0].entries
     own = np.flatnonzero(share.hosted)
+    if kind in UNWEIGHTED:
+        return np.bincount(i, minlength=len(share.vertices))[own].astype(np.float64)
     diagonal = np.zeros(len(share.vertices))
     diagonal[i[i == j]] = values[i == j]
     if kind == "laplacian":
@@ -47,7 +50,7 @@ def add_vertices(share: Share, kind: str, features: Any, edges: Ints, weights: F
     size, known = len(own) + new, len(share.vertices)
     both = np.concatenate([edges, edges[:, ::-1]]).T
     adjacency = sparse.csr_array((np.concatenate([weights, weights]), tuple(both)), shape=(size, size))
-    degrees = np.concatenate([find_degrees(share, kind), adjacency.sum(1)[len(own) :]])
+    degrees = np.concatenate([find_degrees(share, kind), sum_degrees(adjacency, kind)[len(own) :]])
     rows = make_shift(adjacency, kind, degrees).tocsr()[len(own) :].tocoo()
     places = np.concatenate([own, known + np.arange(new)])
     order = np.lexsort((rows.col, rows.row))

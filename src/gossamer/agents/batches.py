@@ -49,6 +49,9 @@ def select_times(on: Pass, times: Tensor, fraction: float) -> Pass:
         on,
         features=select(on.features),
         counters=tuple(map(select, on.counters)),
+        edge_counters=tuple(
+            None if edges is None else replace(edges, counters=select(edges.counters)) for edges in on.edge_counters
+        ),
         targets=select(on.targets),
         masks={name: select(mask) for name, mask in on.masks.items()},
         weights=None if on.weights is None else select(on.weights),

@@ -6,6 +6,7 @@ exchange the chain rule is its transpose over the same links reversed (propagati
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,15 +16,17 @@ from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.passes import Pass
 from gossamer.model import Params
+from gossamer.model.layers import KeepingLayer
 from gossamer.model.losses import losses
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The local arithmetic between two exchanges, kept for the backward pass: leaves -> result."""
+    """The local arithmetic between two exchanges, kept for the backward pass: leaves -> results."""
 
-    leaves: Params  # the gathered offers before it, `z`, if there are any, and the layers' parameters
+    leaves: Params  # the gathered offers before it, `z`, and what was kept, if there are any, and layers' parameters
     result: Tensor
+    kept: Tensor | None = None  # what its layer keeps of its input for the segment after this
 
 
 def loss_gradient(
@@ -67,13 +70,18 @@ def forward(
     for index, (layer, plan) in enumerate(zip(host.network.layers, on.plan.layers, strict=True)):
         weights = {name: _leaf(host.params[f"layer.{index}.{name}"], differentiate) for name in layer.parameters()}
         named = {f"layer.{index}.{name}": leaf for name, leaf in weights.items()}
+        drawn, kept = key[:2] if dropout else None, None
         with torch.set_grad_enabled(differentiate):
-            offers = layer.offer(on.input(index, x, key[:2] if dropout else None), weights)
-        segments.append(Segment({**leaves, **named}, offers))
+            offers = layer.offer(on.input(index, x, drawn), weights)
+            if layer.gather.own:
+                kept = cast(KeepingLayer, layer).keep(on.own_input(index, x, drawn), weights)
+        segments.append(Segment({**leaves, **named}, offers, kept))
         z = yield from plan.forward(offers.detach(), key)
         leaves = Params(z=_leaf(z, differentiate), **named)
+        if kept is not None:
+            leaves["kept"] = _leaf(kept, differentiate)
         with torch.set_grad_enabled(differentiate):
-            x = layer.finish(leaves["z"], plan.outputs, weights)
+            x = layer.finish(leaves["z"], on.outputs(index, leaves.get("kept"), drawn), weights)
     segments.append(Segment(leaves, x))
     return x, segments
 
@@ -90,21 +98,35 @@ def backward(
     """
     gradient: Params = {}
     g: Tensor | None = None
+    g_kept: Tensor | None = None
     key = host.training.seed, host.step, number
     for index in reversed(range(len(segments))):
-        leaves, result = segments[index].leaves, segments.pop().result
-        found = torch.autograd.grad(result, list(leaves.values()), g, allow_unused=True)
+        leaves, result, kept = segments[index].leaves, segments[index].result, segments.pop().kept
+        found = _differentiate([(result, g), (kept, g_kept)], list(leaves.values()))
         for name, part in zip(leaves, found, strict=True):  # a parameter may serve offer, finish, or both
             if part is not None:
                 gradient[name] = gradient[name] + part if name in gradient else part
         if index == 0:
             break
-        del leaves, result, found
-        signal = gradient.pop("z")
+        signal = gradient.pop("z") if "z" in gradient else torch.zeros_like(leaves["z"])
+        g_kept = gradient.pop("kept", None)
+        del leaves, result, kept, found
         if signals is not None:
             signals.append(signal)
         g = yield from on.plan.layers[index - 1].backward(signal, key)
-    return {name: gradient[name] for name in host.params}
+    return {name: gradient[name] if name in gradient else torch.zeros_like(w) for name, w in host.params.items()}
+
+
+def _differentiate(
+    results: list[tuple[Tensor | None, Tensor | None]], leaves: list[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the leaves from those of a segment's results; None where there is none."""
+    used = [(part, g) for part, g in results if part is not None and part.requires_grad]
+    used = [(part, g) for part, g in used if g is not None or part.ndim == 0]  # the loss is differentiated as it is
+    if not used:
+        return (None,) * len(leaves)
+    parts, given = zip(*used, strict=True)
+    return torch.autograd.grad(parts, leaves, given, allow_unused=True)
 
 
 def labelled_loss(host: Host, on: Pass, outputs: Tensor) -> Tensor:

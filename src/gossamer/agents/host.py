@@ -206,7 +206,7 @@ def _set_up_topology(
         hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting, secrets)
         train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
     full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
-    full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, None, full_codec)
+    full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, codec=full_codec, training=False)
     C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots)
     return HostedTopology(
         train_pass=make_pass(
@@ -243,22 +243,25 @@ def select_state(state: StateDict, prefix: str) -> StateDict:
 def draw_initial_params(
     network: Network, agents: Sequence[int], seed: int, deviation: float | None, same: bool, dtype: torch.dtype
 ) -> Params:
-    """Draw Gaussian weights, separate for each agent or the same for all (Sec. V-A); other parameters start at 0.
+    """Draw Gaussian weights, separate for each agent or the same for all (Sec. V-A); others start as their layer says.
 
     Without a standard deviation it is sqrt(2 / (in + out)) for a matrix [in, out] (Glorot and Bengio 2010,
     "Understanding the difficulty of training deep feedforward neural networks").
     """
     params: Params = {}
     for index, layer in enumerate(network.layers):
-        for number, (name, (shape, random)) in enumerate(layer.parameters().items()):
-            if random:
-                # The first parameter's stream has no number: it is that of layers with a single random parameter.
-                streams = [(0 if same else k, index, *([number] if number else [])) for k in agents]
-                drawn = torch.stack([draw_normal(shape, seed, *stream) for stream in streams])
-                scale = math.sqrt(2.0 / sum(shape[-2:])) if deviation is None else deviation
-                params[f"layer.{index}.{name}"] = (drawn * scale).to(dtype)
+        for number, (name, (shape, random, start)) in enumerate(layer.parameters().items()):
+            part = params[f"layer.{index}.{name}"] = torch.full((len(agents), *shape), start, dtype=dtype)
+            if not random:
+                continue
+            # The first parameter's stream has no number: it is that of layers with a single random parameter.
+            stream = index, *([number] if number else [])
+            scale = math.sqrt(2.0 / sum(shape[-2:])) if deviation is None else deviation
+            if same:
+                part.copy_(draw_normal(shape, seed, 0, *stream).mul_(scale))
             else:
-                params[f"layer.{index}.{name}"] = torch.zeros(len(agents), *shape, dtype=dtype)
+                for own, k in zip(part, agents, strict=True):
+                    own.copy_(draw_normal(shape, seed, k, *stream).mul_(scale))
     return params
 
 

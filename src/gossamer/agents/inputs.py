@@ -1,13 +1,12 @@
 """A layer's input on a host: its rows, dropout, and the product of every row with its own agent's weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gossamer.agents.dropout import Drop
 from gossamer.array_types import Ints
-from gossamer.errors import GossamerError
 from gossamer.model.product import DenseProduct, SparseProduct
 from gossamer.model.selected_product import SelectedProduct
 
@@ -34,16 +33,21 @@ class LayerInput:
             return self.product(self.x, slabs, self.drop.rows)
         return self.product(self.drop(self.x), slabs)
 
-    def rows(self) -> Tensor:
+    def rows(self, dropout: bool = True) -> Tensor:
+        drop = self.drop if dropout else None
         if isinstance(self.product, SelectedProduct):
-            return self.product.rows(None if self.drop is None else self.drop.keep)
+            return self.product.rows(None if drop is None else drop.keep)
         if isinstance(self.product, SparseProduct):
-            raise GossamerError(
-                "this kind of layer needs its input row by row, and sparse features come only through a linear map; "
-                "give dense features, or put another layer before it"
-            )
-        x = self.x if self.drop is None else self.drop(self.x)
+            return self.product.rows(self.x if drop is None else drop(self.x))
+        x = self.x if drop is None else drop(self.x)
         return x.index_select(0, torch.from_numpy(self.input_row))
+
+    def narrow(self, width: int) -> "LayerInput":
+        if width == self.x.shape[-1]:
+            return self
+        if not isinstance(self.product, DenseProduct):
+            raise AssertionError("only rows have columns to leave out")
+        return replace(self, x=self.x[..., :width].contiguous())
 
     def square_norms(self) -> Tensor:
         """|x|^2 of each vertex that offers, without dropout."""

@@ -20,8 +20,8 @@ from gossamer.agents.links import Link, LinkFactors
 from gossamer.agents.propagation import ExchangeKey, Halo, PlainRows, Propagation, RowExchange, run_propagations
 from gossamer.array_types import Ints
 from gossamer.generators import drive
-from gossamer.model.gather import Gather, VertexMask
-from gossamer.model.layers import Edges, Outputs
+from gossamer.model.gather import Edgewise, Gather, VertexMask, Within, find_inputs
+from gossamer.model.layers import Edges, Outputs, make_outputs
 from gossamer.model.sparse import make_operator
 
 ALMOST_ALL = 0.9  # fraction of the hosted vertices from which on a first layer computes all of them
@@ -37,8 +37,11 @@ class LayerPlan:
     slab: Ints  # and its slab of weights: hosted agent * number of powers + position of p
     sizes: tuple[int, ...]  # |U_p|, hosted, for p = 0 ... P
     propagations: tuple[Propagation | Halo, ...]  # from U_P to U_{P-1}, ..., from U_1 to U_0
-    within: tuple[Tensor, ...]  # [p]: positions of U_{p-2} in U_p, for p >= 2
+    within: Within
+    own_row: Ints  # the row of each output vertex among `inputs`, where the layer keeps something of it
     outputs: Outputs
+    targets: Ints  # the vertices of the output rows
+    sources: Ints  # where offers come one by one, their vertices, those of neighbours included
 
     def forward(self, offers: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Tensor]:
         """Gather the offers at the output rows, one exchange for each propagation (eq. (5)-(6))."""
@@ -80,15 +83,16 @@ def make_plan(
         if round_up and len(layers) == len(gathers) - 1 and len(held) > 1 and held[-1].sum() >= ALMOST_ALL * len(order):
             held[-1] = np.ones(len(order), dtype=bool)
         rows = [order[here] for here in held]
-        inputs = order[np.logical_or.reduce([held[p] for p in gather.powers])]
+        inputs = order[find_inputs(gather, held)]
         position = positions(inputs, n)
         num_powers = len(gather.powers)
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
             cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec)
-            propagations.append(cut.product() if gather.linear else cut.halo())
+            propagations.append(cut.halo(gather.loops) if isinstance(gather, Edgewise) else cut.product())
         agents = [layout.agent[here] for here in held]
+        last = propagations[-1] if propagations else None
         layers.append(
             LayerPlan(
                 gather=gather,
@@ -97,11 +101,11 @@ def make_plan(
                 slab=np.concatenate([agents[p] * num_powers + t for t, p in enumerate(gather.powers)]),
                 sizes=tuple(len(r) for r in rows),
                 propagations=tuple(reversed(propagations)),
-                within=tuple(
-                    torch.from_numpy(np.flatnonzero(held[p - 2][held[p]]) if p >= 2 else np.empty(0, np.int64))
-                    for p in range(len(sets))
-                ),
-                outputs=Outputs(torch.from_numpy(agents[0]), None if gather.linear else propagations[0].edges),
+                within={(q, p): torch.from_numpy(np.flatnonzero(held[q][held[p]])) for q, p in gather.nested},
+                own_row=position[rows[0]] if gather.own else rows[0][:0],
+                outputs=make_outputs(torch.from_numpy(agents[0]), last.edges if isinstance(last, Halo) else None),
+                targets=rows[0],
+                sources=last.vertices if isinstance(last, Halo) else rows[0][:0],
             )
         )
     return Plan(tuple(reversed(layers)), order[fields[-1][0][order]])
@@ -126,7 +130,7 @@ def walk_fields(
     for gather in reversed(gathers):
         sets = yield from gather.fields(outputs)
         fields.append(sets)
-        outputs = np.logical_or.reduce([sets[p] for p in gather.powers])
+        outputs = find_inputs(gather, sets)
     return fields[::-1]
 
 
@@ -175,22 +179,42 @@ class _Cut:
             make_operator(receive, self.dtype),
         )
 
-    def halo(self) -> Halo:
-        """All offers that an edge needs: message rows pick their vertices."""
+    def halo(self, loops: bool | None) -> Halo:
+        """All offers that an edge needs: message rows pick their vertices. Without D's own loops, every vertex has one
+        or none."""
         layout, rows_to, rows_at = self.layout, np.flatnonzero(self.held_to), np.flatnonzero(self.held_at)
         out, into = layout.outgoing(self.to, self.at, False), layout.incoming(self.to, self.at, False)
         row, source, _ = out.send
         picked = np.empty(len(row), dtype=np.int64)
         picked[row] = self._at_row[source]
+        row, source, _ = into.send
+        received = np.empty(len(row), dtype=np.int64)
+        received[row] = source
+        vertices = np.concatenate([layout.vertices[rows_at], received])
+        own = self._at_row[layout.vertices[rows_to]]
         target, near, value = layout.edges(rows_to, rows_at)
         destination, row, beyond = into.receive
+        target = np.concatenate([target, self._to_row[destination]])
+        source = np.concatenate([near, len(rows_at) + row])
+        value = np.concatenate([value, beyond])
+        if loops is not None:
+            apart = source != own[target]
+            target, source, value = target[apart], source[apart], value[apart]
+        if loops:
+            target = np.concatenate([target, np.arange(len(own))])
+            source, value = np.concatenate([source, own]), np.concatenate([value, np.ones(len(own), value.dtype)])
+        order = np.argsort(target, kind="stable")
+        agent = layout.agent[rows_to]
         edges = Edges(
-            torch.from_numpy(np.concatenate([target, self._to_row[destination]])),
-            torch.from_numpy(np.concatenate([near, len(rows_at) + row])),
-            torch.from_numpy(np.concatenate([value, beyond])).to(self.dtype),
-            torch.from_numpy(self._at_row[layout.vertices[rows_to]]),
+            target=torch.from_numpy(target[order]),
+            source=torch.from_numpy(source[order]),
+            weight=torch.from_numpy(value[order]).to(self.dtype),
+            own=torch.from_numpy(own),
+            agent=torch.from_numpy(agent),
+            num_rows=len(vertices),
+            num_agents=int(layout.agent.max(initial=-1)) + 1,
         )
-        return Halo(self._exchange(out, into), len(rows_at), torch.from_numpy(picked), edges)
+        return Halo(self._exchange(out, into), len(rows_at), torch.from_numpy(picked), edges, vertices)
 
     @property
     def _to_row(self) -> Ints:

@@ -40,6 +40,7 @@ from gossamer.errors import GossamerError
 from gossamer.generators import delegate
 from gossamer.model import make_shift
 from gossamer.model.gather import Gather, VertexMask
+from gossamer.model.shift import sum_degrees
 
 MessageShapes = dict[Link, tuple[int, ...]]
 DIGEST_LENGTH = 8  # numbers
@@ -115,7 +116,7 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     if site.private:
         shift = sparse.csr_array((adjacency != 0).astype(np.float64))
     else:
-        degree = yield from exchange.fill_halo(adjacency.sum(1), check_degrees)
+        degree = yield from exchange.fill_halo(sum_degrees(adjacency, site.shift), check_degrees)
         shift = make_shift(adjacency, site.shift, degree)
     sources = sparse.csr_array((shift != 0).astype(np.int32).T)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
+from gossamer.array_types import Ints
 from gossamer.generators import delegate
 from gossamer.model.layers import Edges
 from gossamer.model.sparse import Operator
@@ -62,8 +63,6 @@ class Propagation:
     send: Operator  # S of all outgoing links [message rows, rows of U_p]
     receive: Operator  # R of all incoming links [rows of U_{p-1}, message rows]
 
-    edges = None
-
     def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """D u: send S u, add R times what arrives (eq. (5)-(6))."""
         collect = yield from self.rows(Phase.FORWARD, self.send @ u if self.send.shape[0] else u[:0], key)
@@ -90,6 +89,7 @@ class Halo:
     hosted: int  # rows of U_1 here
     picked: Tensor  # int64 [message rows]: those of them that are sent
     edges: Edges
+    vertices: Ints  # of all rows
 
     def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """[u; what arrives]: every offer that an edge needs."""

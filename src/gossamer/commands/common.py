@@ -96,11 +96,11 @@ def combine_settings(dataset: str | None, options: Options) -> "Settings":
 
 def load_data(settings: "Settings") -> "DataGraph":
     """Load the data set of the settings, with a bar if it is downloaded."""
-    from gossamer.data import load
     from gossamer.report import bars
+    from gossamer.runs.loading import load_dataset
 
     with bars.download_bar(err, settings.dataset) as progress:
-        graph = load(settings.dataset, settings.seed, progress, symmetrise=settings.symmetrise, task=settings.task)
+        graph = load_dataset(settings, progress)
     log.info("%s: %d vertices, %d edges", graph.name, graph.num_vertices, len(graph.edges))
     return graph
 

@@ -46,11 +46,12 @@ def export(
 ) -> None:
     """Write a trained run's network as a PyTorch model file in PyTorch Geometric's names, with a model card beside it.
 
-    The file holds the mean of the agents' weights, or one agent's, as GCNConv or ChebConv name them where these compute
-    the same. The data is not needed. gossamer.load_model reads it as a plain torch.nn.Module, and gossamer train
-    --initial starts from it.
+    The file holds the mean of the agents' weights, or one agent's, as its layers GCNConv, GATConv and so on name them
+    where these compute the same. The data is not needed. gossamer.load_model reads it as a plain torch.nn.Module, and
+    gossamer train --initial starts from it.
     """
     logs.configure(log_level)
+    from gossamer.model.pyg_layers import PYG_MODELS
     from gossamer.runs.model_files import export_model, make_header
     from gossamer.runs.trained import read_trained
 
@@ -60,11 +61,11 @@ def export(
     if as_json:
         print_json({"model": str(model), "card": str(card), "weights": header.weights, "pyg": header.pyg})
         return
-    fits = (
-        f"loads into PyTorch Geometric's {header.pyg}"
-        if header.pyg is not None
-        else "PyTorch Geometric has no layer like it; load it with gossamer.load_model"
-    )
+    fits = "PyTorch Geometric has no layer like it; load it with gossamer.load_model"
+    if header.pyg is not None:
+        fits = f"loads into PyTorch Geometric's {header.pyg}"
+    if header.pyg in PYG_MODELS.values():
+        fits = f"PyTorch Geometric's {header.pyg} by gossamer.load_model(...).to_pyg()"
     if header.encoder:
         fits = f"with an encoder of {header.encoder} numbers a vertex; behind it, {fits}"
     Console().print(

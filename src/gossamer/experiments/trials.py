@@ -150,7 +150,7 @@ def describe_run(trial: Trial, curve: Curve) -> str:
     """Describe a finished run in one line."""
     settings = _settings(trial)
     end = "diverged" if curve["diverged"] else f"loss {curve['loss'][-1]:.2g}"
-    model = settings.layers if settings.order == 1 else f"{settings.layers} of order {settings.order}"
+    model = settings.layers if settings.order in (None, 1) else f"{settings.layers} of order {settings.order}"
     return f"{settings.dataset}, {model}, {settings.update}, {settings.agents} agents, seed {settings.seed}: {end}"
 
 

@@ -1,9 +1,10 @@
-"""A network of convolutions with one agent's weights as a plain PyTorch module, and the names of its parameters.
+"""A network with one agent's weights as a plain PyTorch module, and the names of its parameters.
 
-Names and shapes are those of PyTorch Geometric's GCNConv and ChebConv in a list `convs`:
+Names and shapes are those of PyTorch Geometric's layers in a list `convs`; each layer lists them (model/layers):
 
     a filter of one term         convs.0.lin.weight [out, in]                            gcn of order 1, mlp
     a filter of several terms    convs.0.lins.0.weight, convs.0.lins.1.weight, ...       chebyshev, polynomial
+    attention                    convs.0.lin.weight, convs.0.att_src, convs.0.att_dst    gat
     bias                         convs.0.bias [out]
 
 Before them there may be an encoder, `encoder.weight` and `encoder.bias` (model/encoder.py).
@@ -12,7 +13,8 @@ Ours are `layer.0.weight` [in, out] or [P + 1, in, out], and `layer.0.bias` [out
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -24,40 +26,107 @@ from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.generators import drive
 from gossamer.model.encoder import Encoder, to_encoder_state
-from gossamer.model.gather import Chebyshev, Gather, Monomial
-from gossamer.model.layers import ACTIVATIONS, Convolution
+from gossamer.model.gather import Edgewise, Gather
+from gossamer.model.layers import Edges, KeepingLayer, Layer, edge_dropout, make_outputs
+from gossamer.model.layers.names import Alias, NamedParameters, their_shape, to_ours, to_theirs
 from gossamer.model.network import Network, Params
 from gossamer.model.shift import make_shift
 
-PygLayer = Literal["GCNConv", "ChebConv"]
 GIVEN_SHIFT = "given"  # D itself is given to the module as edges and their weights
 
 
-class GraphFilter(nn.Module):
-    """activation(sum_p f_p(D) dropout(x) W_p + b), one layer (eq. (1), (25)-(26))."""
+@dataclass(frozen=True)
+class WholeInput:
+    """The `Input` of the layer seam for all vertices of a graph and one set of weights."""
 
-    def __init__(self, layer: Convolution) -> None:
+    x: Tensor
+    dropped: Tensor
+    powers: int = 1
+
+    def linear(self, weight: Tensor) -> Tensor:
+        terms = weight[0] if weight.ndim == 4 else weight
+        return torch.cat([self.dropped @ w for w in terms])
+
+    def rows(self, dropout: bool = True) -> Tensor:
+        x = self.dropped if dropout else self.x
+        return torch.cat([x] * self.powers)
+
+    def narrow(self, width: int) -> "WholeInput":
+        return replace(self, x=self.x[..., :width], dropped=self.dropped[..., :width])
+
+    def agent(self) -> Tensor:
+        return torch.zeros(len(self.x) * self.powers, dtype=torch.int64, device=self.x.device)
+
+
+class GraphLayer(nn.Module):
+    """One layer on all vertices of a graph: its own `offer`, `keep` and `finish`, with parameters under the names that
+    PyTorch Geometric has for them."""
+
+    def __init__(self, layer: Layer) -> None:
         super().__init__()
-        terms = len(layer.gather.powers)
-        if terms == 1:
-            self.lin = nn.Linear(layer.inputs, layer.outputs, bias=False)
-        else:
-            self.lins = nn.ModuleList(nn.Linear(layer.inputs, layer.outputs, bias=False) for _ in range(terms))
-        self.bias = nn.Parameter(torch.zeros(layer.outputs)) if layer.bias else None
-        self.gather, self.activation, self.dropout = layer.gather, layer.activation, layer.dropout
+        self.layer, self.aliases = layer, list_aliases(layer)
+        shapes = {name: parameter.shape for name, parameter in layer.parameters().items()}
+        for alias in self.aliases:
+            path, _, name = alias.theirs.rpartition(".")
+            home = _reach(self, path)
+            shape = their_shape(alias, shapes)
+            if alias.ours is None:
+                home.register_buffer(name, torch.full(shape, alias.constant))
+                continue
+            start = layer.parameters()[alias.ours]
+            value = torch.full(shape, start.start)
+            home.register_parameter(name, nn.Parameter(nn.init.xavier_uniform_(value) if start.random else value))
 
     def forward(self, x: Tensor, shift: Tensor) -> Tensor:
-        if self.training and self.dropout:
-            x = functional.dropout(x, self.dropout)
-        linear = [self.lin] if len(self.gather.powers) == 1 else list(self.lins)
-        z = _combine(self.gather, [one(x) for one in linear], shift)
-        return ACTIVATIONS[self.activation](z if self.bias is None else z + self.bias)
+        layer, gather = self.layer, self.layer.gather
+        dropped = functional.dropout(x, layer.dropout) if self.training and layer.dropout else x
+        state = dict(self.named_parameters()) | dict(self.named_buffers())
+        weights = {name: part[None] for name, part in to_ours(self.aliases, state, detach=False).items()}
+        given = WholeInput(x, dropped, len(gather.powers))
+        offers = layer.offer(given, weights)
+        kept = cast(KeepingLayer, layer).keep(replace(given, powers=1), weights) if gather.own else None
+        edges = None
+        if isinstance(gather, Edgewise):
+            z, edges = offers, _list_edges(shift, gather.loops)
+        else:
+            z = _combine(gather, list(offers.split(len(x))), shift)
+        at = replace(make_outputs(torch.zeros(len(x), dtype=torch.int64), edges), kept=kept)
+        rate = edge_dropout(layer)
+        if self.training and rate:
+            at = replace(at, drop_edges=lambda numbers: functional.dropout(numbers, rate))
+        return layer.finish(z, at, weights)
+
+
+def _reach(module: nn.Module, path: str) -> nn.Module:
+    """The sub-module of a dotted path, made where it is missing."""
+    for name in path.split(".") if path else ():
+        if name not in dict(module.named_children()):
+            module.add_module(name, nn.Module())
+        module = module.get_submodule(name)
+    return module
+
+
+def _list_edges(shift: Tensor, loops: bool | None) -> Edges:
+    """All edges of D, or of the graph with a self-loop at every vertex or at none."""
+    n = len(shift)
+    target, source = shift.indices()
+    weight = shift.values()
+    if loops is not None:
+        apart = target != source
+        target, source, weight = target[apart], source[apart], weight[apart]
+    if loops:
+        every = torch.arange(n)
+        target, source = torch.cat([target, every]), torch.cat([source, every])
+        weight = torch.cat([weight, torch.ones(n, dtype=weight.dtype)])
+    order = torch.argsort(target, stable=True)
+    every = torch.arange(n)
+    return Edges(target[order], source[order], weight[order], every, torch.zeros_like(every), n, 1)
 
 
 def _combine(gather: Gather, terms: list[Tensor], shift: Tensor) -> Tensor:
     """sum_p f_p(D) terms_p on all vertices."""
     every = torch.arange(len(terms[0]), device=terms[0].device)
-    within = [every] * (gather.powers[-1] + 1)
+    within = dict.fromkeys(gather.nested, every)
     return drive(gather.combine(terms, within), lambda u: (shift @ u.flatten(1)).reshape(u.shape))
 
 
@@ -76,10 +145,10 @@ class GraphNetwork(nn.Module):
 
     def __init__(self, network: Network, shift: str, features: int | None = None) -> None:
         super().__init__()
-        self.shift = shift
+        self.network, self.shift = network, shift
         self.encoder = None if features is None else Encoder(features, network.layers[0].inputs)
         self.standardises = self.restores = False
-        self.convs = nn.ModuleList(GraphFilter(layer) for layer in require_convolutions(network))
+        self.convs = nn.ModuleList(GraphLayer(layer) for layer in network.layers)
 
     def register_transform(self, transform: Transform) -> None:
         """Standardise inputs, and restore outputs, in float64 whatever the weights have."""
@@ -102,6 +171,23 @@ class GraphNetwork(nn.Module):
         for layer in self.convs:
             x = layer(x, shift)
         return (x * self.target_scale + self.target_offset).to(self._dtype) if self.restores else x
+
+    def to_pyg(self) -> nn.Module:
+        """The same network as one of PyTorch Geometric's models, GCN, GraphSAGE, GIN or GAT, with these weights and
+        ready for evaluation; GossamerError where none of them computes the same (docs/models.md).
+
+        It takes the features of the data, as this module does: of a network of standardised data it has a module
+        `standardisation`, which is called before and after its own `forward` and is no part of the state dict.
+        """
+        from gossamer.model.pyg_modules import build_pyg_module  # with PyTorch Geometric
+
+        if self.encoder is not None:
+            raise GossamerError(
+                "expected a network of features, and this one has an encoder, which no model of PyTorch Geometric has; "
+                "result.model() is the same network in plain PyTorch"
+            )
+        transform = dict(self.named_buffers(recurse=False)) if self.standardises else {}
+        return build_pyg_module(self.network, self.shift, self.state_dict(), transform)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -135,26 +221,11 @@ class GraphNetwork(nn.Module):
         return torch.sparse_coo_tensor(positions, values, (n, n), is_coalesced=True, check_invariants=False)
 
 
-def require_convolutions(network: Network) -> list[Convolution]:
-    """The layers of a network, which must all be convolutions: others have no plain module."""
-    layers = [layer for layer in network.layers if isinstance(layer, Convolution)]
-    if len(layers) < len(network.layers):
-        other = next(layer for layer in network.layers if not isinstance(layer, Convolution))
-        raise GossamerError(
-            f"only layers of the kinds gcn, polynomial, chebyshev, linear and mlp have a plain PyTorch module, got "
-            f"{type(other).__name__}"
-        )
-    return layers
-
-
-def find_pyg_layer(network: Network, shift: str) -> PygLayer | None:
-    """Layer of PyTorch Geometric that computes the same with the same parameters, or None."""
-    gathers = {layer.gather for layer in require_convolutions(network)}
-    if shift == "normalized" and gathers == {Monomial((1,))}:
-        return "GCNConv"
-    if shift == "scaled-laplacian" and all(isinstance(one, Chebyshev) for one in gathers):
-        return "ChebConv"
-    return None
+def list_aliases(layer: Layer) -> list[Alias]:
+    """Names of a layer's parameters in the module; those of layers from outside the package stay as they are."""
+    if hasattr(layer, "aliases"):
+        return list(cast(NamedParameters, layer).aliases())
+    return [Alias(name, name) for name in layer.parameters()]
 
 
 def make_module(
@@ -176,22 +247,21 @@ def make_module(
 def to_state_dict(network: Network, params: Mapping[str, Tensor], encoder: Params | None = None) -> dict[str, Tensor]:
     """One agent's weights, and of its encoder if there is one, under the module's names."""
     state = {} if encoder is None else to_encoder_state(encoder)
-    for index, layer in enumerate(require_convolutions(network)):
-        weight = params[f"layer.{index}.weight"].detach()
-        for name, part in zip(_weight_names(index, layer), weight.reshape(-1, *weight.shape[-2:]), strict=True):
-            state[name] = part.T.contiguous()
-        if layer.bias:
-            state[f"convs.{index}.bias"] = params[f"layer.{index}.bias"].detach().clone()
+    for index, layer in enumerate(network.layers):
+        own = {name: params[f"layer.{index}.{name}"] for name in layer.parameters()}
+        state |= {f"convs.{index}.{name}": part for name, part in to_theirs(list_aliases(layer), own).items()}
     return state
 
 
 def from_state_dict(network: Network, state: Mapping[str, Tensor], source: str) -> Params:
     """One agent's weights from those under the module's names, which must fit the network."""
-    layers = require_convolutions(network)
     expected: dict[str, tuple[int, ...]] = {}
-    for index, layer in enumerate(layers):
-        expected |= dict.fromkeys(_weight_names(index, layer), (layer.outputs, layer.inputs))
-        expected |= {f"convs.{index}.bias": (layer.outputs,)} if layer.bias else {}
+    named: dict[str, Alias] = {}
+    for index, layer in enumerate(network.layers):
+        shapes = {name: parameter.shape for name, parameter in layer.parameters().items()}
+        for alias in list_aliases(layer):
+            named[f"convs.{index}.{alias.theirs}"] = alias
+            expected[f"convs.{index}.{alias.theirs}"] = their_shape(alias, shapes)
     for what, names in (("has no", set(expected) - set(state)), ("has an unknown", set(state) - set(expected))):
         if names:
             raise GossamerError(
@@ -201,20 +271,21 @@ def from_state_dict(network: Network, state: Mapping[str, Tensor], source: str) 
     for name, shape in expected.items():
         if tuple(state[name].shape) != shape:
             raise GossamerError(
-                f"{source} does not fit the network: {name} should be {list(shape)} (out, in), found "
-                f"{list(state[name].shape)}; set --layers, --order, --hidden and --bias as its network has them"
+                f"{source} does not fit the network: {name} should be {list(shape)}"
+                f"{' (out, in)' if named[name].form == 'transposed' else ''}, found {list(state[name].shape)}; set "
+                "--layers, --order, --hidden and --bias as its network has them"
             )
         if not (state[name].is_floating_point() and bool(state[name].isfinite().all())):
             raise GossamerError(f"{source}: {name} should hold finite real numbers")
+        constant = torch.full_like(state[name], named[name].constant)
+        if named[name].ours is None and not torch.equal(state[name], constant):
+            raise GossamerError(
+                f"{source} does not fit the network: {name} is {state[name].item()}, and the settings have "
+                f"{named[name].constant}; set --epsilon as its network has it, or --learn-epsilon"
+            )
     params: Params = {}
-    for index, layer in enumerate(layers):
-        parts = [state[name].detach().T for name in _weight_names(index, layer)]
-        params[f"layer.{index}.weight"] = (parts[0] if len(parts) == 1 else torch.stack(parts)).contiguous()
-        if layer.bias:
-            params[f"layer.{index}.bias"] = state[f"convs.{index}.bias"].detach().clone()
+    for index, layer in enumerate(network.layers):
+        aliases = list_aliases(layer)
+        own = {alias.theirs: state[f"convs.{index}.{alias.theirs}"] for alias in aliases}
+        params |= {f"layer.{index}.{name}": part for name, part in to_ours(aliases, own).items()}
     return params
-
-
-def _weight_names(index: int, layer: Convolution) -> list[str]:
-    terms = len(layer.gather.powers)
-    return [f"convs.{index}.lin.weight"] if terms == 1 else [f"convs.{index}.lins.{p}.weight" for p in range(terms)]

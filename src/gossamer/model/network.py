@@ -1,15 +1,19 @@
-"""The network's architecture as a value: layers one after the other (eq. (1)-(2))."""
+"""The network's architecture as a value: layers one after the other (eq. (1)-(2)), from a description of them."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
 from gossamer.errors import GossamerError
+from gossamer.layer_specs import LayerSpec, NetworkOptions, ends_locally, find_widths, parse_layers
 from gossamer.model.gather import Gather
-from gossamer.model.layers import LAYERS, Layer, LayerOptions
+from gossamer.model.layers import LAYERS, Block, Layer, LayerOptions
 
 Params = dict[str, Tensor]  # `layer.0.weight` and so on, stacked over the hosted agents
+MOST_DEFAULT_HEADS = 8
 
 
 @dataclass(frozen=True)
@@ -35,37 +39,144 @@ class Network:
         return sum(map(math.prod, self.shapes().values()))
 
 
-def make_network(
-    kind: str,
-    inputs: int,
-    outputs: int,
-    *,
-    hidden: tuple[int, ...] = (64,),
-    order: int = 1,
-    activation: str = "relu",
-    bias: bool = False,
-    dropout: float = 0.0,
-    input_dropout: float | None = None,
-) -> Network:
-    """Layers of one kind of LAYERS; the last one has no activation."""
-    if kind not in LAYERS:
-        raise GossamerError(f"expected layers among {', '.join(LAYERS)}, got {kind!r}")
-    layers = LAYERS[kind]
-    widths = (inputs, *(hidden if layers.hidden else ()), outputs)
-    first = dropout if input_dropout is None else input_dropout
-    last = len(widths) - 2
-    return Network(
-        tuple(
-            layers.make(
-                LayerOptions(
-                    widths[i],
-                    widths[i + 1],
-                    order,
-                    "identity" if i == last else activation,
-                    bias,
-                    first if i == 0 else dropout,
-                )
+def make_network(kind: str, inputs: int, outputs: int, **options: Any) -> Network:
+    """The network of a description: one kind of LAYERS or a list of layers, and options of NetworkOptions."""
+    return build_layers(NetworkOptions(layers=kind, **options), inputs, outputs)
+
+
+def build_layers(options: NetworkOptions, inputs: int, outputs: int) -> Network:
+    """Build the layers that are described; the last one has no activation."""
+    layers: list[Layer] = []
+    described = list(_describe(options, outputs))
+    carried = 0
+    for index, (spec, width, graph) in enumerate(described):
+        own = _fit_options(options, spec, inputs, width, index, len(described))
+        if LAYERS[spec.kind].heads and own.concat and own.outputs % own.heads:
+            raise GossamerError(
+                f"a layer of width {own.outputs} cannot be split into {own.heads} heads; take a width that is a "
+                f"multiple of {own.heads}, or heads = {_find_heads(own.outputs)}"
             )
-            for i in range(last + 1)
+        jump = options.jump if graph and options.jump != "none" else ""
+        norm, residual = spec.norm == "layer", bool(spec.residual)
+        if jump or norm or residual:
+            bare = LAYERS[spec.kind].make(replace(own, activation="identity"))
+            last = bool(jump) and not (index + 1 < len(described) and described[index + 1][2])
+            block = Block(bare, own.activation, norm, residual, jump, carried, last)
+            carried = 0 if last or not jump else block.outputs - own.outputs
+            layers.append(block)
+        else:
+            layers.append(LAYERS[spec.kind].make(own))
+        inputs = layers[-1].outputs - carried
+    return Network(tuple(layers))
+
+
+def list_widths(options: NetworkOptions) -> tuple[int, ...]:
+    """Widths of the hidden graph layers; some kinds have none."""
+    specs = parse_layers(options.layers)
+    return find_widths(options) if len(specs) > 1 or LAYERS[specs[0].kind].hidden else ()
+
+
+def find_shift(options: NetworkOptions) -> str:
+    """The usual shift operator of the described layers, which must agree on one."""
+    described = list(_describe(options, 1))
+    fitted = [_fit_options(options, spec, 1, width, i, len(described)) for i, (spec, width, _) in enumerate(described)]
+    wanted = [(spec, LAYERS[spec.kind].find_shift(own)) for (spec, *_), own in zip(described, fitted, strict=True)]
+    names = {name for _, name in wanted if name is not None}
+    if len(names) > 1:
+        listed = ", ".join(dict.fromkeys(f"{_name(spec)} takes {name}" for spec, name in wanted if name is not None))
+        raise GossamerError(
+            f"layers = {options.layers!r} want several shift operators: {listed}; choose one for all of them with "
+            "--shift"
         )
+    return min(names, default="normalized")
+
+
+def _name(spec: LayerSpec) -> str:
+    return spec.kind if spec.aggregate is None else f"{spec.kind} with aggregate = {spec.aggregate!r}"
+
+
+def _describe(options: NetworkOptions, outputs: int) -> Iterator[tuple[LayerSpec, int, bool]]:
+    """Every layer, its width, and whether it is one of the graph layers, which blocks are around."""
+    try:
+        specs = parse_layers(options.layers)
+    except ValueError as error:
+        raise GossamerError(f"layers = {options.layers!r}: {error}") from None
+    local = ends_locally(options)
+    if len(specs) == 1 and specs[0].width is None:
+        widths = list_widths(options)
+        count = len(widths) + (0 if local else 1)
+        before = LAYERS[specs[0].kind].hidden_kind or specs[0].kind
+        specs = tuple(replace(specs[0], kind=specs[0].kind if i == count - 1 else before) for i in range(count))
+    else:
+        widths = find_widths(options)
+    if local and not widths:
+        raise GossamerError(
+            f"--jump and --after follow hidden graph layers, and layers = {options.layers!r} with hidden = "
+            f"{list(options.hidden)} has none; leave them out, or take layers with hidden ones"
+        )
+    if options.jump == "max" and len(set(widths)) > 1:
+        raise GossamerError(f"jump = 'max' needs hidden layers of one width, got {list(widths)}; take jump = 'cat'")
+    for width in options.before:
+        yield LayerSpec("mlp", residual=False, norm="none"), width, False
+    for index, spec in enumerate(specs):
+        last = index == len(specs) - 1 and not local
+        if last and spec.width not in (None, outputs) and outputs > 1:
+            raise GossamerError(
+                f"the last layer makes {outputs} outputs, and {spec} has the width {spec.width}; leave its width out"
+            )
+        if last and (spec.residual or spec.norm not in (None, "none")):
+            raise GossamerError(
+                f"the last layer makes the outputs, with neither residual nor norm, and layers = {options.layers!r} "
+                "gives it one; leave it out, or let --after follow"
+            )
+        blocks = {"residual": False, "norm": "none"} if last else _choose_blocks(options, spec)
+        yield replace(spec, **blocks), outputs if last else widths[index], not last
+    if local:
+        for width in (*options.after, outputs):
+            yield LayerSpec("mlp", residual=False, norm="none"), width, False
+
+
+def _choose_blocks(options: NetworkOptions, spec: LayerSpec) -> dict[str, Any]:
+    residual = options.residual if spec.residual is None else spec.residual
+    return {"residual": residual, "norm": spec.norm or options.norm}
+
+
+def _fit_options(
+    options: NetworkOptions, spec: LayerSpec, inputs: int, width: int, index: int, count: int
+) -> LayerOptions:
+    """The options of one layer: its own, else the network's, else the kind's."""
+    kind, last = LAYERS[spec.kind], index == count - 1
+    dropout = options.dropout if options.input_dropout is None or index else options.input_dropout
+
+    def choose(name: str) -> Any:
+        own = getattr(spec, name)
+        return getattr(options, name) if own is None else own
+
+    concat = not last if spec.concat is None else spec.concat
+    heads = choose("heads") or (_find_heads(width) if concat else 1)
+    activation = spec.activation or ("identity" if last else options.activation)
+    return LayerOptions(
+        inputs=inputs,
+        outputs=width,
+        order=choose("order") or kind.order,
+        activation=activation,
+        bias=choose("bias"),
+        dropout=dropout if spec.dropout is None else spec.dropout,
+        heads=heads,
+        concat=concat,
+        negative_slope=choose("negative_slope"),
+        attention_dropout=choose("attention_dropout"),
+        aggregate=choose("aggregate"),
+        root_weight=choose("root_weight"),
+        normalise=choose("normalise"),
+        epsilon=choose("epsilon"),
+        learn_epsilon=choose("learn_epsilon"),
+        inner=spec.inner or (width if not last or not options.hidden else options.hidden[-1]),
+        inner_activation=options.activation,
+        teleport=choose("teleport"),
     )
+
+
+def _find_heads(width: int) -> int:
+    """The largest number of heads up to MOST_DEFAULT_HEADS that divides a width."""
+    return max(heads for heads in range(1, MOST_DEFAULT_HEADS + 1) if width % heads == 0)

@@ -17,6 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from gossamer.array_types import Ints
+from gossamer.errors import GossamerError
 from gossamer.model.sparse import Pattern, make_pattern
 
 Take = Callable[[Tensor, slice | Tensor], Tensor]  # some rows of an input, a slice or by number
@@ -215,31 +216,46 @@ class SparseProduct:
     pattern: Pattern
     values: Tensor
     transposed_pattern: Pattern
-    to_transposed: Tensor  # int64: the entry of X^ at each entry of X^T
-    entry_row: Ints  # row of the product and feature of each entry, for dropout
-    entry_feature: Ints
+    to_transposed: Tensor  # int32: the entry of X^ at each entry of X^T
+    entry_row: NDArray[np.int32]  # row of the product and feature of each entry, for dropout
+    entry_feature: NDArray[np.int32]
+    num_features: int
 
     def __call__(self, values: Tensor, weight: Tensor) -> Tensor:
         """values [entries] (after dropout), weight [slabs, in, out] -> [rows, out]."""
         out: Tensor = _SparseProduct.apply(values, weight, self)  # type: ignore[no-untyped-call]
         return out
 
+    def rows(self, values: Tensor) -> Tensor:
+        """x_i itself, dense [rows, in]."""
+        dense = values.new_zeros(self.pattern.offsets.numel() - 1, self.num_features)
+        dense[torch.from_numpy(self.entry_row), torch.from_numpy(self.entry_feature)] = values
+        return dense
+
 
 def plan_sparse(features: Any, input_row: Ints, slab: Ints, num_slabs: int, dtype: torch.dtype) -> SparseProduct:
     """Lay the rows of CSR `features` [inputs, d] out over the slabs' columns."""
     picked = sparse.csr_array(features[input_row])
     rows, d = picked.shape
-    entry_row = np.repeat(np.arange(rows), np.diff(picked.indptr))
-    columns = picked.indices.astype(np.int64) + slab[entry_row] * d
-    laid_out = sparse.csr_array((np.arange(picked.nnz), columns, picked.indptr), shape=(rows, num_slabs * d))
+    if num_slabs * d > np.iinfo(np.int32).max:
+        raise GossamerError(
+            f"{num_slabs} matrices of weights of {d} features each on one host are more columns than sparse products "
+            "take, 2^31; spread the agents over more processes, or give fewer features"
+        )
+    entry_row = np.repeat(np.arange(rows, dtype=np.int32), np.diff(picked.indptr))
+    columns = (slab * d).astype(np.int32)[entry_row]
+    columns += picked.indices
+    number = np.arange(picked.nnz, dtype=np.int32)
+    laid_out = sparse.csr_array((number, columns, picked.indptr), shape=(rows, num_slabs * d))
     transposed = sparse.csr_array(laid_out.T)
     return SparseProduct(
         make_pattern(laid_out),
         torch.from_numpy(picked.data).to(dtype),
         make_pattern(transposed),
-        torch.from_numpy(transposed.data.astype(np.int64)),
+        torch.from_numpy(transposed.data),
         entry_row,
-        picked.indices.astype(np.int64),
+        picked.indices.astype(np.int32, copy=False),
+        d,
     )
 
 

@@ -41,8 +41,8 @@ class SelectedProduct:
     """
 
     patterns: tuple[Pattern, Pattern]  # of X^ and of X^T
-    values: Tensor  # [2, entries]
-    uniform: Tensor | None  # [features, 1]: s, if there is one
+    values: Tensor  # [2, entries], or [2, 0] if there is an s
+    uniform: Tensor | None  # [features, 1]: s
     width: int  # number of features
 
     def __call__(self, weight: Tensor, keep: Keep | None = None) -> Tensor:
@@ -100,10 +100,13 @@ def plan_selected(product: SparseProduct, width: int) -> SelectedProduct:
     found = torch.zeros(width, dtype=product.values.dtype)
     feature = torch.from_numpy(product.entry_feature)
     found[feature] = product.values
+    uniform = torch.equal(found.index_select(0, feature), product.values)
+    values = product.values[:0] if uniform else product.values
+    entries = product.to_transposed[: len(values)]
     return SelectedProduct(
         (product.pattern, product.transposed_pattern),
-        torch.stack([product.values, product.values[product.to_transposed]]),
-        found[:, None] if torch.equal(found[feature], product.values) else None,
+        torch.stack([values, values.index_select(0, entries)]),
+        found[:, None] if uniform else None,
         width,
     )
 

@@ -64,20 +64,47 @@ def identity_shift(adjacency: Any, degree: Degrees) -> Any:
     return sparse.csr_array(sparse.eye_array(adjacency.shape[0]))
 
 
+def neighbour_mean(adjacency: Any, degree: Degrees) -> Any:
+    """D = S^(-1) A: the mean over a vertex's neighbours, without itself. Not symmetric."""
+    mean = sparse.csr_array(adjacency, copy=True)
+    mean.data = mean.data / np.repeat(np.maximum(degree, 1.0), np.diff(mean.indptr))
+    return mean
+
+
+def neighbour_sum(adjacency: Any, degree: Degrees) -> Any:
+    """D = A: the sum over a vertex's neighbours."""
+    return sparse.csr_array(adjacency)
+
+
 SHIFTS: dict[str, Callable[[Any, Degrees], Any]] = {
     "normalized": normalized_adjacency,
     "random-walk": random_walk,
     "laplacian": laplacian,
     "scaled-laplacian": scaled_laplacian,
     "identity": identity_shift,
+    "mean": neighbour_mean,
+    "sum": neighbour_sum,
 }
+UNWEIGHTED = ("mean", "sum")  # take every edge alike, whatever its weight
 
 
 def make_shift(adjacency: Any, kind: str, degree: Degrees | None = None) -> Any:
     """The shift operator of a name in SHIFTS, CSR [n, n], from a symmetric adjacency A without self-loops.
 
-    `degree` are the row sums of A, if A lacks edges that count in them.
+    `degree` are those of `sum_degrees`, if A lacks edges that count in them.
     """
     if kind not in SHIFTS:
         raise GossamerError(f"expected a shift among {', '.join(SHIFTS)}, got {kind!r}")
+    if kind in UNWEIGHTED:
+        adjacency = _drop_weights(adjacency)
     return SHIFTS[kind](adjacency, adjacency.sum(1) if degree is None else degree)
+
+
+def sum_degrees(adjacency: Any, kind: str) -> Degrees:
+    """Degrees that a shift operator takes: sums of the edges' weights, or their numbers."""
+    degree: Degrees = (_drop_weights(adjacency) if kind in UNWEIGHTED else adjacency).sum(1)
+    return degree
+
+
+def _drop_weights(adjacency: Any) -> Any:
+    return sparse.csr_array((adjacency != 0).astype(np.float64))

@@ -1,13 +1,16 @@
 """Runs: what is trained, the loop that trains it, and what it leaves on disk.
 
 The code is organised as follows:
-    settings         typed settings of a run
+    settings         typed settings of a run: those of the training, and all together
+    deployment_settings  those of data, agents and links
+    network_settings  those of the network
     stored_settings  settings as a run has stored them
     setting_checks   spellings and mistakes of settings
     presets          named values of the settings that are not given
     hints            the word that is used here for one that is not
     options          settings as keyword arguments, for type checkers
     toml_files       reader of TOML files
+    loading          the data graph of a run, loaded or given
     deployment       data, assignment and topology joined
     topologies       topologies without a training run
     connecting       C between the agents, certified

@@ -27,10 +27,11 @@ SYNONYMS = {
     "dataset": "data graph",
     "patience": "early_stopping early_stop early_stopping_patience early_stopping_rounds",
     "keep": "keep_best save_best restore_best restore_best_weights",
-    "standardise": "standardize normalise normalize normalise_features normalize_features scale_features",
+    "standardise": "standardize normalize normalise_features normalize_features scale_features",
     "initial_deviation": "init_std initialisation_std weight_std",
     "preset": "recipe profile",
     "symmetrise": "symmetrize symmetric undirected to_undirected",
+    "split": "fold fold_index split_index split_number",
     "task": "task_type problem_type objective multilabel multi_label",
     "assignment": "partition partitioner partitioning",
     "evaluate_every": "eval_every eval_interval log_every validate_every",
@@ -54,7 +55,7 @@ REMARKS |= dict.fromkeys(
     "weights of examples come with the data: sample_weights of make_graph, data.sample_weight, a column weight",
 )
 REMARKS |= dict.fromkeys(
-    ("train_mask", "val_mask", "test_mask", "mask", "masks", "split", "train_size", "val_size", "test_size"),
+    ("train_mask", "val_mask", "test_mask", "mask", "masks", "train_size", "val_size", "test_size"),
     "masks come with the data: train, validation and test of make_graph, data.train_mask, a column split",
 )
 REMARKS |= dict.fromkeys(("n_layers", "depth"), REMARKS["num_layers"])

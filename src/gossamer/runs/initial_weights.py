@@ -8,7 +8,7 @@ goes on without the file that it began with.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,9 +18,11 @@ from torch import Tensor
 from gossamer.agents.host import Host
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
+from gossamer.layer_specs import PygNetwork
 from gossamer.model import Network
 from gossamer.model.encoder import has_encoder
 from gossamer.model.modules import from_state_dict, to_state_dict
+from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
 from gossamer.runs.transforms import read_transform_beside
@@ -34,7 +36,26 @@ class InitialWeights:
     transform: Transform | None
 
 
-GivenWeights = Mapping[str, Any] | Path | InitialWeights  # a state dict, a model file, or those of another run
+# A state dict, a model of PyTorch Geometric, a model file, or those of another run
+GivenWeights = Mapping[str, Any] | PygNetwork | Path | InitialWeights
+
+
+def split_initial(options: Options) -> tuple[Options, GivenWeights | None]:
+    """Options that settings take, and initial weights from memory. A model of PyTorch Geometric brings the settings of
+    its network, of which given ones may change those that its weights fit."""
+    initial = options.get("initial")
+    rest = cast(Options, {name: value for name, value in options.items() if name != "initial"})
+    if isinstance(initial, PygNetwork):
+        return cast(Options, {**initial.settings, **rest}), initial
+    if initial is None or isinstance(initial, Mapping):
+        return rest, initial
+    if not isinstance(initial, str | Path):
+        raise GossamerError(
+            "initial should be a .safetensors file, a run directory, a state dict or what gossamer.from_pyg_module "
+            f"makes of a module of PyTorch Geometric, got {type(initial).__name__}"
+        )
+    rest["initial"] = str(initial)
+    return rest, None
 
 
 def take_initial(given: GivenWeights | None, settings: Settings, network: Network) -> InitialWeights | None:
@@ -45,12 +66,20 @@ def take_initial(given: GivenWeights | None, settings: Settings, network: Networ
     if given is None or isinstance(given, InitialWeights):
         return given
     transform: Transform | None = None
+    if isinstance(given, PygNetwork):
+        widths = network.layers[0].inputs, network.layers[-1].outputs
+        if widths != (given.inputs, given.outputs):
+            raise GossamerError(
+                f"expected a module of {widths[0]} features and {widths[1]} outputs, as the data has them, got one of "
+                f"{given.inputs} and {given.outputs}; build it with in_channels={widths[0]}, out_channels={widths[1]}"
+            )
+        transform = given.transform
     if isinstance(given, Path) and given.is_dir():
         return _take_trained(given, settings, network)
     if isinstance(given, Path):
         source, state = str(given), dict[str, Any](read_tensors(given))
     else:
-        source, state = "the initial state dict", dict(given)
+        source, state = "the initial state dict", dict(given.weights if isinstance(given, PygNetwork) else given)
     if has_encoder(state):
         raise GossamerError(
             f"{source} is of a model with an encoder, and initial weights are for networks of the features themselves; "

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from gossamer.data.tasks import Task
+from gossamer.layer_specs import MOST_HEADS, MOST_LAYERS
 from gossamer.runs.documents import Document
 
 SHARD_FORMAT = 2  # format version of a shard's manifest
@@ -16,6 +17,7 @@ Number = Annotated[int, Field(ge=0, lt=2**31)]  # of an agent or a rank
 NumClasses = Annotated[int, Field(ge=1, lt=2**31)] | None  # of labels there may be one
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LayerWidth = Annotated[int, Field(ge=1, lt=2**31)]  # of a layer
+LayerWidths = Annotated[list[LayerWidth], Field(max_length=MOST_LAYERS)]
 Score = float | None  # None: not finite when it was written, such as the score on an empty mask
 
 
@@ -132,9 +134,23 @@ class RunManifest(Document):
 class ModelHeader(Document):
     """Header of a model file: the network whose weights it holds."""
 
-    layers: str
-    order: Annotated[int, Field(ge=1, le=16)]
-    hidden: Annotated[list[LayerWidth], Field(max_length=64)]
+    layers: Annotated[str, Field(max_length=8000)]
+    order: Annotated[int, Field(ge=1, le=16)] | None
+    hidden: LayerWidths
+    heads: Annotated[int, Field(ge=1, le=MOST_HEADS)] | None = None  # this and what follows: defaults of older files
+    negative_slope: Annotated[float, Field(ge=0)] = 0.2
+    attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    aggregate: str = "mean"
+    root_weight: bool = True
+    normalise: bool = False
+    epsilon: float = 0.0
+    learn_epsilon: bool = False
+    teleport: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    residual: bool = False
+    norm: str = "none"
+    jump: str = "none"
+    before: LayerWidths = []
+    after: LayerWidths = []
     activation: str
     bias: bool
     dropout: Annotated[float, Field(ge=0, lt=1)]
@@ -143,7 +159,7 @@ class ModelHeader(Document):
     inputs: LayerWidth  # features, of an encoder if there is one
     outputs: LayerWidth
     weights: str
-    pyg: Literal["GCNConv", "ChebConv"] | None
+    pyg: Annotated[str, Field(max_length=100)] | None
     class_names: list[str] | None
     standardised: bool = False  # features and targets, by the file beside it
     task: Task | None = None  # None in files from before it was stored

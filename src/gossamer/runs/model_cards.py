@@ -1,14 +1,15 @@
 """Model cards: a page of Markdown beside a model file (Mitchell et al. 2019, Model cards for model reporting)."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from gossamer.data.tasks import Task, infer_stored_task
+from gossamer.model import Network
 from gossamer.model.encoder import ENCODING_LEVELS
+from gossamer.model.pyg_layers import PYG_MODELS, WEIGHTED_CONVS, describe_layer
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.trained import Trained
 from gossamer.runs.transforms import find_transform_beside
@@ -21,7 +22,7 @@ MOST_NAMES = 50  # of classes that a card lists
 PYG_LOADING = """\
 import torch
 from safetensors.torch import load_file
-from torch_geometric.nn import {layer}
+from torch_geometric.nn import {classes}
 
 
 class Network(torch.nn.Module):
@@ -29,10 +30,10 @@ class Network(torch.nn.Module):
         super().__init__()
         self.convs = torch.nn.ModuleList([{convs}])
 
-    def forward(self, x, edge_index, edge_weight=None):
+    def forward(self, x, {named}):
         for conv in self.convs[:-1]:
-            x = {activation}(conv(x, edge_index, edge_weight{more}))
-        return self.convs[-1](x, edge_index, edge_weight{more})
+            x = {activation}(conv(x, {given}))
+        return self.convs[-1](x, {given})
 
 
 network = Network().eval()
@@ -57,6 +58,10 @@ outputs = network(x, edge_index)
 """
 PYG_RESTORE = """\
 outputs = outputs * transform["target_scale"] + transform["target_offset"]  # in the units of the targets
+"""
+PYG_MODEL = """\
+network = gossamer.load_model({name!r}).to_pyg()  # a torch_geometric.nn.{model}; takes features as they are
+outputs = network(x, edge_index)
 """
 PLAIN_LOADING = """\
 import gossamer
@@ -84,7 +89,7 @@ def write_card(
         *_list_classes(header.class_names, task),
         "\n## Load it\n",
         f"As a plain PyTorch module:\n\n```python\n{PLAIN_LOADING.format(name=name, outputs=header.outputs)}```\n",
-        _pyg_section(name, header),
+        _pyg_section(name, header, trained.network),
         "## Arrays\n",
         "| name | shape | type |\n| --- | --- | --- |",
         *(f"| `{key}` | {list(part.shape)} | {str(part.dtype)[6:]} |" for key, part in state.items()),
@@ -99,21 +104,25 @@ def write_card(
     return "\n".join(parts) + "\n"
 
 
-def _pyg_section(name: str, header: ModelHeader) -> str:
-    if header.pyg is None or header.activation not in ACTIVATION_CODE:
+def _pyg_section(name: str, header: ModelHeader, network: Network) -> str:
+    activation = getattr(network.layers[0], "activation", None)
+    if header.pyg is None or activation not in ACTIVATION_CODE:
         return (
             "PyTorch Geometric has no layer that computes the same: the names below are those of the plain module "
             "alone.\n"
         )
-    widths = [header.encoder or header.inputs, *(header.hidden if header.layers != "linear" else ()), header.outputs]
-    cheb = header.pyg == "ChebConv"
-    options = f"K={header.order + 1}, normalization='sym', bias={header.bias}" if cheb else f"bias={header.bias}"
-    convs = ", ".join(f"{header.pyg}({a}, {b}, {options})" for a, b in pairwise(widths))
+    if header.pyg in PYG_MODELS.values():
+        code = PYG_MODEL.format(name=name, model=header.pyg)
+        return f"In PyTorch Geometric, where the outputs are the same:\n\n```python\nimport gossamer\n\n{code}```\n"
+    convs = [part for layer in network.layers if (part := describe_layer(layer, header.shift)) is not None]
+    weighted = header.pyg in WEIGHTED_CONVS
+    more = ", lambda_max=2.0" if header.pyg == "ChebConv" else ""
     code = PYG_LOADING.format(
-        layer=header.pyg,
-        convs=convs,
-        activation=ACTIVATION_CODE[header.activation],
-        more=", lambda_max=2.0" if cheb else "",
+        classes=", ".join(sorted(set[str]().union(*(part.list_classes() for part in convs)))),
+        convs=", ".join(map(str, convs)),
+        activation=ACTIVATION_CODE[activation],
+        named="edge_index, edge_weight=None" if weighted else "edge_index",
+        given=f"edge_index, edge_weight{more}" if weighted else "edge_index",
     )
     code += (PYG_ENCODER_STATE if header.encoder else PYG_STATE).format(name=name)
     if header.standardised:

@@ -7,23 +7,28 @@ model.md                       the card: data, settings, scores, versions, how t
 """
 
 import platform
+from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from gossamer.choices import AGGREGATE_NAMES, JUMP_NAMES, NORM_NAMES
 from gossamer.errors import GossamerError, shown
 from gossamer.files import read_bytes, write_atomically
-from gossamer.model import ACTIVATIONS, LAYERS, SHIFTS, Network, make_network
+from gossamer.layer_specs import read_options
+from gossamer.model import ACTIVATIONS, SHIFTS, Network, build_layers
 from gossamer.model.encoder import split_encoder_state
 from gossamer.model.modules import (
     GIVEN_SHIFT,
     GraphNetwork,
-    find_pyg_layer,
     from_state_dict,
     make_module,
     to_state_dict,
 )
+from gossamer.model.pyg_layers import PYG_MODELS, find_pyg_layer
 from gossamer.runs.documents import parse_json, to_json, validate
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.model_cards import CARD_TITLE, write_card
@@ -64,19 +69,19 @@ def export_model(trained: Trained, path: Path, agent: int | None = None) -> tupl
 def make_header(trained: Trained, agent: int | None) -> ModelHeader:
     """Architecture of a trained network, and of whom the weights are."""
     settings = trained.settings
+    pyg = find_pyg_layer(trained.network, trained.shift)
+    if pyg in PYG_MODELS.values() and trained.encoder is not None:  # none of the models has an encoder
+        pyg = None
+    described: dict[str, Any] = {
+        name: list(part) if isinstance(part, tuple) else part for name, part in asdict(settings.network).items()
+    }
     return ModelHeader(
-        layers=settings.layers,
-        order=settings.order,
-        hidden=list(settings.hidden),
-        activation=settings.activation,
-        bias=settings.bias,
-        dropout=settings.dropout or 0.0,
-        input_dropout=settings.input_dropout,
+        **described,
         shift=trained.shift,
         inputs=trained.num_features,
         outputs=trained.num_outputs,
         weights=f"mean of {trained.num_agents} agents" if agent is None else f"agent {agent} of {trained.num_agents}",
-        pyg=find_pyg_layer(trained.network, trained.shift),
+        pyg=pyg,
         class_names=trained.class_names,
         standardised=trained.transform is not None,
         task=trained.task,
@@ -108,17 +113,18 @@ def read_model(path: str | Path) -> GraphNetwork:
 
 
 def _build(header: ModelHeader, path: Path) -> Network:
-    for name, table in (("layers", LAYERS), ("activation", ACTIVATIONS), ("shift", (*SHIFTS, GIVEN_SHIFT))):
+    tables: dict[str, Collection[str]] = {
+        "activation": ACTIVATIONS,
+        "shift": (*SHIFTS, GIVEN_SHIFT),
+        "aggregate": AGGREGATE_NAMES.names,
+        "norm": NORM_NAMES.names,
+        "jump": JUMP_NAMES.names,
+    }
+    for name, table in tables.items():
         if getattr(header, name) not in table:
             raise GossamerError(f"{path}: {name} should be among {', '.join(table)}, found {getattr(header, name)!r}")
-    return make_network(
-        header.layers,
-        header.encoder or header.inputs,
-        header.outputs,
-        hidden=tuple(header.hidden),
-        order=header.order,
-        activation=header.activation,
-        bias=header.bias,
-        dropout=header.dropout,
-        input_dropout=header.input_dropout,
-    )
+    try:
+        options = read_options(header)
+        return build_layers(options, header.encoder or header.inputs, header.outputs)
+    except GossamerError as error:
+        raise GossamerError(f"{path}: {error}") from None

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from gossamer.layer_specs import LayerSpec, PygNetwork
+
 
 class Options(TypedDict, total=False):
     """Keyword arguments of `gossamer.train`, and the options of a command; each is a field of Settings."""
 
     symmetrise: bool
     task: str
+    split: int | None
     standardise: bool
     agents: int
     assignment: str
@@ -18,9 +21,23 @@ class Options(TypedDict, total=False):
     nonnegative: bool
     mixing: str
     keep_links: float
-    layers: str
-    order: int
+    layers: str | Sequence[str | LayerSpec | Mapping[str, Any]]
+    order: int | None
     hidden: int | str | Sequence[int]
+    heads: int | None
+    negative_slope: float
+    attention_dropout: float
+    aggregate: str
+    root_weight: bool
+    normalise: bool
+    epsilon: float
+    learn_epsilon: bool
+    teleport: float
+    residual: bool
+    norm: str
+    jump: str
+    before: int | str | Sequence[int]
+    after: int | str | Sequence[int]
     activation: str
     bias: bool
     dropout: float | None
@@ -45,7 +62,7 @@ class Options(TypedDict, total=False):
     score: str
     initial_deviation: float | None
     same_initial: bool | None
-    initial: str | Path | Mapping[str, Any] | None
+    initial: str | Path | Mapping[str, Any] | PygNetwork | None
     encoder: int
     encoder_steps: int
     privacy: str

@@ -15,12 +15,19 @@ MOST_COMPLAINTS = 10  # of one file, in a message
 
 
 def split_widths(value: Any) -> Any:
-    """Accept 64, "64,32" and [64, 32]."""
+    """Accept 64, "64,32", "64x5" for five layers of 64, and [64, 32]."""
     if isinstance(value, int):
         return (value,)
     if isinstance(value, str):
-        return tuple(part for part in value.replace(" ", "").split(",") if part)
+        return tuple(width for part in value.replace(" ", "").split(",") if part for width in _repeat(part))
     return value
+
+
+def _repeat(part: str) -> list[str]:
+    width, times, count = part.partition("x")
+    if not times or not count.isdigit() or len(count) > 3 or int(count) == 0:
+        return [part]
+    return [width] * int(count)
 
 
 def check_one_line(value: Any) -> Any:

@@ -6,11 +6,13 @@ Settings are checked without PyTorch, so that a mistake shows at once; what need
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gossamer import choices as known
 from gossamer.errors import GossamerError
+from gossamer.layer_specs import MOST_FACTOR, MOST_WIDTH
 from gossamer.runs import setting_checks as checks
+from gossamer.runs.network_settings import NetworkSettings
 from gossamer.runs.presets import fill_from_preset, fit_defaults
 from gossamer.runs.privacy_spec import PrivacySpec, parse_privacy
 
@@ -21,88 +23,17 @@ if TYPE_CHECKING:
     from gossamer.agents.row_codecs import RowCodec
     from gossamer.data.tasks import Task
 
-MOST_AGENTS = 1 << 16
-MOST_WIDTH, MOST_LAYERS = 1 << 20, 64  # of the hidden layers
 MOST_STEPS, MOST_THREADS = 10**12, 1024
-MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's largest
-Text = Annotated[str, Field(max_length=4000), AfterValidator(checks.check_one_line)]  # a name or a path
 OptionalText = Annotated[str | None, Field(max_length=4000), AfterValidator(checks.check_one_line)]
 StepCount = Annotated[int, Field(ge=0, le=MOST_STEPS)]
-Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
 
-class Settings(BaseModel):
+class Settings(NetworkSettings):
     """Settings of a run. Every field is an option of `gossamer train` and a key of a settings file."""
 
     # No docstrings of attributes, for which pydantic reads this file again, no schema before its use: faster commands
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
-    dataset: Text = Field(
-        default="digits",
-        description="A data set's name, with parameters if it is generated, an .npz file or a folder of CSV tables.",
-    )
-    symmetrise: bool = Field(
-        default=False,
-        description="Take directed edges of a file as undirected, with the mean weight of both directions, instead of "
-        "refusing them.",
-    )
-    task: Annotated[str, AfterValidator(known.TASK_NAMES.check)] = Field(
-        default="auto", description=f"What to predict: {known.TASK_NAMES}."
-    )
-    standardise: bool = Field(
-        default=True,
-        description="Centre and scale features and real-valued targets by moments over all agents; features with many "
-        "zeros are scaled only.",
-    )
-    agents: int = Field(default=10, ge=1, le=MOST_AGENTS, description="Number of agents m; 1 is the centralised model.")
-    assignment: Text = Field(
-        default="bfs",
-        description=f"Who holds which vertex: {', '.join(known.ASSIGNMENT_NAMES.describe())}, or a CSV file with "
-        "columns vertex,agent.",
-    )
-    topology: Annotated[str, AfterValidator(known.TOPOLOGY_NAMES.check)] = Field(
-        default="admm",
-        description=f"Which agents talk: {known.TOPOLOGY_NAMES}; data edges that no link carries are dropped.",
-    )
-    gap: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Spectral gap of a designed topology: the disagreement shrinks by 1 - gap in a round.",
-    )
-    nonnegative: bool = Field(
-        default=False, description="No negative weights in a designed topology or by fastest mixing."
-    )
-    mixing: Annotated[str, AfterValidator(known.MIXING_NAMES.check)] = Field(
-        default="metropolis", description=f"Weights of C on links that were not designed: {known.MIXING_NAMES}."
-    )
-    keep_links: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="Share of the links to keep, chosen at random but connected, with the weights of --mixing.",
-    )
-    layers: Annotated[str, AfterValidator(known.LAYER_NAMES.check)] = Field(
-        default="gcn", description=f"Kind of layers: {known.LAYER_NAMES}."
-    )
-    order: int = Field(default=1, ge=1, le=16, description="Order P of a layer's filter.")
-    hidden: Annotated[tuple[Width, ...], BeforeValidator(checks.split_widths), Field(max_length=MOST_LAYERS)] = Field(
-        default=(64,), description="Widths of the hidden layers, as in 64 or 64,32."
-    )
-    activation: Annotated[str, AfterValidator(known.ACTIVATION_NAMES.check)] = Field(
-        default="relu", description=f"After hidden layers: {known.ACTIVATION_NAMES}."
-    )
-    bias: bool = Field(default=True, description="Give layers a bias.")
-    dropout: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="Dropout between layers, and on the input unless that is set; by default 0.5, for real values 0.",
-    )
-    input_dropout: float | None = Field(default=None, ge=0, lt=1, description="Dropout on the input.")
-    shift: Annotated[str, AfterValidator(known.SHIFT_NAMES.check)] = Field(
-        default="auto", description=f"Shift operator D: {known.SHIFT_NAMES}."
-    )
     preset: Annotated[str, AfterValidator(known.PRESET_NAMES.check)] = Field(
         default="default", description=f"Values of the settings that are not given: {known.PRESET_NAMES}."
     )
@@ -280,13 +211,6 @@ class Settings(BaseModel):
         """All agents have the same initial weights. Small ones decide which way a hidden unit goes: agents that start
         apart cancel each other's first steps, which adam makes as large as any."""
         return self.tracks if self.same_initial is None else self.same_initial
-
-    @property
-    def shift_kind(self) -> str:
-        """Name of the shift operator; that of the layers where none is chosen."""
-        from gossamer.model.layers import LAYERS
-
-        return LAYERS[self.layers].shift if self.shift == "auto" else self.shift
 
 
 def make_settings(values: Mapping[str, Any], source: str = "settings") -> Settings:

@@ -14,7 +14,7 @@ from gossamer.data.tasks import find_task
 from gossamer.errors import naming
 from gossamer.generators import drive
 from gossamer.model import Network
-from gossamer.model.gather import Gather, VertexMask
+from gossamer.model.gather import Gather, VertexMask, find_inputs
 from gossamer.runs.arrays import INITIAL_PREFIX, INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
 from gossamer.runs.link_checks import take_senders, take_tree
@@ -184,7 +184,7 @@ def _take_fields(
         if not all(map(np.array_equal, stored, drive(gather.fields(stored[0]), find_sources))):
             arrays.refuse(name, "the vertices that the shift operator reaches", "others")
         if layer:
-            inputs = np.logical_or.reduce([stored[p] for p in gather.powers])
+            inputs = find_inputs(gather, stored)
             if not np.array_equal(fields[layer - 1][0], inputs):
                 arrays.refuse(name, "the vertices whose outputs the layer before it computes", "others")
     return fields

@@ -18,7 +18,7 @@ from typing import Any
 from gossamer.data import DataGraph
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
-from gossamer.model import Network, make_network
+from gossamer.model import Network, build_layers
 from gossamer.model.gather import Monomial
 from gossamer.model.layers import Convolution
 from gossamer.runs.budgets import check_budget, find_noise
@@ -118,14 +118,4 @@ def build_network(num_inputs: int, num_outputs: int, settings: Settings) -> Netw
     """Build the network of the settings; of private runs a linear one without the graph, whose hops are behind it."""
     if settings.privacy_spec is not None:
         return Network((Convolution(Monomial((0,)), num_inputs, num_outputs, "identity", True, 0.0),))
-    return make_network(
-        settings.layers,
-        num_inputs,
-        num_outputs,
-        hidden=settings.hidden,
-        order=settings.order,
-        activation=settings.activation,
-        bias=settings.bias,
-        dropout=settings.dropout or 0.0,
-        input_dropout=settings.input_dropout,
-    )
+    return build_layers(settings.network, num_inputs, num_outputs)

@@ -1,11 +1,13 @@
 """A trained network, apart from the data that it was trained on: the agents' weights, and what is known of them."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gossamer.data.standardisation import Transform
 from gossamer.data.tasks import Task, infer_stored_task
@@ -92,7 +94,7 @@ class Trained:
 
     def _select(self, params: Params, agent: int | None) -> Params:
         if agent is None:
-            return {name: part.double().mean(0).to(part.dtype) for name, part in params.items()}
+            return {name: _average(part) for name, part in params.items()}
         if not 0 <= agent < self.num_agents:
             raise GossamerError(f"expected an agent from 0 to {self.num_agents - 1}, got {agent}")
         if self.agent not in (None, agent):
@@ -104,6 +106,12 @@ class Trained:
         encoder."""
         self.require_features()
         return make_module(self.network, self.select(agent), self.shift, self.transform, self.select_encoder(agent))
+
+
+def _average(part: Tensor) -> Tensor:
+    """The mean over agents, as each has it where all have the same."""
+    wide = part.double()
+    return (wide[0] + (wide - wide[0]).mean(0)).to(part.dtype)
 
 
 def trained_of_run(run: Run, summary: Mapping[str, Any]) -> Trained:
@@ -138,12 +146,8 @@ def read_trained(folder: Path) -> Trained:
         raise GossamerError(f"{folder} holds no weights yet: finish it with gossamer {name_command(folder)}")
     params, agent = read_tensors(path), manifest.agent
     agents = settings.agents if agent is None else 1
-    last = max((name for name in params if name.endswith(".weight")), key=_layer_number, default=None)
-    first = params.get("layer.0.weight")
-    if last is None or first is None or min(first.ndim, params[last].ndim) < 3:
-        raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
-    outputs = params[last].shape[-1]
-    network = build_network(find_input_width(first.shape[-2], outputs, settings), outputs, settings)
+    network = _find_network(params, settings, path)
+    outputs = network.layers[-1].outputs
     expected = {name: (settings.torch_dtype, (agents, *shape)) for name, shape in network.shapes().items()}
     mean = read_tensors(folder / MEAN_FILE) if agent is not None and (folder / MEAN_FILE).is_file() else None
     for source, weights in ((path, params), (folder / MEAN_FILE, mean)):
@@ -174,6 +178,23 @@ def read_trained(folder: Path) -> Trained:
     )
 
 
-def _layer_number(name: str) -> int:
-    number = name.split(".")[1]
-    return int(number) if number.isdigit() else -1
+def _find_network(params: Params, settings: Settings, path: Path) -> Network:
+    """The network of the settings with the widths of stored weights, which may be of any kind of layers: of all widths
+    at both ends that occur, those that fit most weights."""
+    numbers = [int(name.split(".")[1]) for name in params if name.split(".")[1:2] and name.split(".")[1].isdigit()]
+    first = [part for name, part in params.items() if name.startswith("layer.0.") and part.ndim > 2]
+    last = [part for name, part in params.items() if name.startswith(f"layer.{max(numbers, default=0)}.")]
+    if not first:
+        raise GossamerError(f"{path} does not fit the run's settings: expected layer.0.weight [agents, in, out]")
+    widths = sorted({(i.shape[-2], o.shape[-1]) for i in first for o in last})
+    found: list[Network] = []
+    for inputs, outputs in widths:
+        with suppress(GossamerError):  # of heads that a width cannot be split into
+            found.append(build_network(find_input_width(inputs, outputs, settings), outputs, settings))
+    if not found:
+        raise GossamerError(f"{path} does not fit the run's settings: no network of theirs has its widths")
+
+    def count_fitting(network: Network) -> int:
+        return sum(name in params and params[name].shape[1:] == shape for name, shape in network.shapes().items())
+
+    return max(found, key=count_fitting)

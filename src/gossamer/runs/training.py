@@ -14,6 +14,7 @@ from gossamer.agents.measures import MAGNITUDE_LIMIT, MEASURED, disagreement
 from gossamer.agents.selection import find_best_step, keep_if_best
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.model import Params
+from gossamer.model.network import list_widths
 from gossamer.runs.advice import warn_of_agents_apart
 from gossamer.runs.engine import Engine
 from gossamer.runs.evaluated_steps import evaluation_gap, is_evaluated
@@ -166,5 +167,5 @@ def baseline_settings(settings: Settings) -> dict[Reference, Settings]:
     alone: dict[str, Any] = {"agents": 1, "assignment": "bfs", "topology": "complete", "encoder": 0, "privacy": "none"}
     if settings.privacy_spec is not None and settings.privacy_spec.level == "node":  # nor its defaults
         alone |= {name: Settings.model_fields[name].default for name in NODE_PRIVATE}
-    plain = {"layers": "mlp", "shift": "auto", "hidden": () if settings.layers == "linear" else settings.hidden}
+    plain = {"layers": "mlp", "shift": "auto", "hidden": list_widths(settings.network)}
     return {"centralised": settings.model_copy(update=alone), "graphless": settings.model_copy(update=alone | plain)}

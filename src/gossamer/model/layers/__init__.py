@@ -1,8 +1,17 @@
 """Layers, one file and one equation each, joined by name in one table.
 
 The code is organised as follows:
-    layer         the layer seam: offer, gather, finish
-    convolution   graph convolutions: gcn, polynomial, chebyshev, linear, mlp
+    layer         the layer seam: offer, keep, gather, finish
+    activations   element-wise functions after a layer
+    convolution   graph convolutions: gcn, polynomial, chebyshev, linear, sgc, appnp, mlp
+    gat           graph attention
+    gatv2         dynamic graph attention
+    heads         heads of attention as groups of columns
+    sage          GraphSAGE: mean, sum or maximum of neighbours
+    gin           graph isomorphism network
+    gated         residual gated graph convolution
+    block         layer normalisation, residual connections and jumping knowledge around a layer
+    names         parameters under PyTorch Geometric's names
 
 A new layer is one file here and one line in LAYERS (docs/extending.md).
 """
@@ -10,9 +19,26 @@ A new layer is one file here and one line in LAYERS (docs/extending.md).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gossamer.model.gather import Chebyshev, Gather, Monomial
-from gossamer.model.layers.convolution import ACTIVATIONS, Convolution
-from gossamer.model.layers.layer import Edges, Input, Layer, Outputs, Parameter, Weights
+from gossamer.model.gather import Chebyshev, Gather, Monomial, PageRank
+from gossamer.model.layers.activations import ACTIVATIONS
+from gossamer.model.layers.block import Block
+from gossamer.model.layers.convolution import Convolution
+from gossamer.model.layers.gat import Gat
+from gossamer.model.layers.gated import Gated
+from gossamer.model.layers.gatv2 import GatV2
+from gossamer.model.layers.gin import Gin
+from gossamer.model.layers.layer import (
+    Edges,
+    Input,
+    KeepingLayer,
+    Layer,
+    Outputs,
+    Parameter,
+    Weights,
+    edge_dropout,
+    make_outputs,
+)
+from gossamer.model.layers.sage import Sage
 
 
 @dataclass(frozen=True)
@@ -25,23 +51,44 @@ class LayerOptions:
     activation: str
     bias: bool
     dropout: float
+    heads: int = 1
+    concat: bool = True
+    negative_slope: float = 0.2
+    attention_dropout: float = 0.0
+    aggregate: str = "mean"
+    root_weight: bool = True
+    normalise: bool = False
+    epsilon: float = 0.0
+    learn_epsilon: bool = False
+    inner: int = 64
+    inner_activation: str = "relu"
+    teleport: float = 0.1
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """An entry of the table of layers: networks of this kind, with or without hidden layers, and their usual shift."""
+    """An entry of the table of layers: networks of this kind, with or without hidden layers, and their usual shift.
+
+    `shift` may depend on the options; None: the layer does not look at D's numbers.
+    """
 
     make: Callable[[LayerOptions], Layer]
     hidden: bool = True
-    shift: str = "normalized"
+    shift: str | Callable[[LayerOptions], str | None] | None = "normalized"
+    order: int = 1  # where none is given
+    hidden_kind: str | None = None  # of the layers before the last, if it is another
+    heads: bool = False  # has heads
+
+    def find_shift(self, options: LayerOptions) -> str | None:
+        return self.shift(options) if callable(self.shift) else self.shift
 
 
-def _convolution(gather: Callable[[int], Gather]) -> Callable[[LayerOptions], Layer]:
-    """A graph convolution by the filter of an order."""
+def _convolution(gather: Callable[[LayerOptions], Gather]) -> Callable[[LayerOptions], Layer]:
+    """A graph convolution by the filter of its options."""
 
     def make(options: LayerOptions) -> Layer:
         return Convolution(
-            gather(options.order),
+            gather(options),
             options.inputs,
             options.outputs,
             options.activation,
@@ -52,29 +99,95 @@ def _convolution(gather: Callable[[int], Gather]) -> Callable[[LayerOptions], La
     return make
 
 
-def _gcn(order: int) -> Gather:
+def _gcn(options: LayerOptions) -> Gather:
     """D alone (eq. (5)), and from order 2 on all powers up to it (eq. (25))."""
-    return Monomial((1,) if order == 1 else tuple(range(order + 1)))
+    return Monomial((1,) if options.order == 1 else tuple(range(options.order + 1)))
+
+
+def _attention(kind: type[Gat] | type[GatV2]) -> Callable[[LayerOptions], Layer]:
+    def make(options: LayerOptions) -> Layer:
+        return kind(
+            options.inputs,
+            options.outputs,
+            options.heads,
+            options.concat,
+            options.negative_slope,
+            options.attention_dropout,
+            options.activation,
+            options.bias,
+            options.dropout,
+        )
+
+    return make
+
+
+def _sage(options: LayerOptions) -> Layer:
+    return Sage(
+        options.inputs,
+        options.outputs,
+        options.aggregate,
+        options.root_weight,
+        options.normalise,
+        options.activation,
+        options.bias,
+        options.dropout,
+    )
+
+
+def _gin(options: LayerOptions) -> Layer:
+    return Gin(
+        options.inputs,
+        options.outputs,
+        options.inner,
+        options.inner_activation,
+        options.epsilon,
+        options.learn_epsilon,
+        options.activation,
+        options.bias,
+        options.dropout,
+    )
+
+
+def _gated(options: LayerOptions) -> Layer:
+    return Gated(
+        options.inputs, options.outputs, options.root_weight, options.activation, options.bias, options.dropout
+    )
 
 
 LAYERS: dict[str, LayerKind] = {
     "gcn": LayerKind(_convolution(_gcn)),
-    "polynomial": LayerKind(_convolution(lambda order: Monomial(tuple(range(order + 1))))),
-    "chebyshev": LayerKind(_convolution(Chebyshev), shift="scaled-laplacian"),
+    "polynomial": LayerKind(_convolution(lambda of: Monomial(tuple(range(of.order + 1))))),
+    "chebyshev": LayerKind(_convolution(lambda of: Chebyshev(of.order)), shift="scaled-laplacian"),
     "linear": LayerKind(_convolution(_gcn), hidden=False),
-    "mlp": LayerKind(_convolution(lambda order: Monomial((0,)))),
+    "mlp": LayerKind(_convolution(lambda of: Monomial((0,))), shift=None),
+    "gat": LayerKind(_attention(Gat), shift=None, heads=True),
+    "gatv2": LayerKind(_attention(GatV2), shift=None, heads=True),
+    "sage": LayerKind(_sage, shift=lambda of: None if of.aggregate == "max" else of.aggregate),
+    "gin": LayerKind(_gin, shift="sum"),
+    "gated": LayerKind(_gated, shift=None),
+    "sgc": LayerKind(_convolution(lambda of: Monomial((of.order,))), hidden=False, order=2),
+    "appnp": LayerKind(_convolution(lambda of: PageRank(of.order, of.teleport)), order=10, hidden_kind="mlp"),
 }
 
 __all__ = [
     "ACTIVATIONS",
     "LAYERS",
+    "Block",
     "Convolution",
     "Edges",
+    "Gat",
+    "GatV2",
+    "Gated",
+    "Gin",
     "Input",
+    "KeepingLayer",
     "Layer",
     "LayerKind",
     "LayerOptions",
     "Outputs",
     "Parameter",
+    "Sage",
     "Weights",
+    "edge_dropout",
+    "make_outputs",
 ]

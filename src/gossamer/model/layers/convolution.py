@@ -6,24 +6,18 @@ a(j) is the agent that holds vertex j, and W_{p,k} are agent k's weights of powe
 
 gcn: f_1(D) = D, eq. (5) (Kipf and Welling 2017, "Semi-supervised classification with graph convolutional networks");
 polynomial: D^p for p = 0 to P, eq. (25); chebyshev: T_p(D) (Defferrard, Bresson and Vandergheynst 2016, "Convolutional
-neural networks on graphs with fast localized spectral filtering"); mlp: f(D) = I, so that the graph is not used.
+neural networks on graphs with fast localized spectral filtering"); sgc: D^P alone (Wu et al. 2019, "Simplifying graph
+convolutional networks"); appnp: P steps of personalised PageRank (gather.py); mlp: f(D) = I, without the graph.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from gossamer.model.gather import Gather
+from gossamer.model.layers.activations import ACTIVATIONS
 from gossamer.model.layers.layer import Input, Outputs, Parameter, Weights
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "elu": torch.nn.functional.elu,
-    "identity": lambda z: z,
-}
+from gossamer.model.layers.names import Alias, linear
 
 
 @dataclass(frozen=True)
@@ -57,3 +51,8 @@ class Convolution:
         if self.bias:
             z = z + at.spread(weights["bias"], z.ndim)
         return ACTIVATIONS[self.activation](z)
+
+    def aliases(self) -> list[Alias]:
+        powers = len(self.gather.powers)
+        named = [linear("lin", "weight")] if powers == 1 else [linear(f"lins.{p}", "weight", p) for p in range(powers)]
+        return [*named, Alias("bias", "bias")] if self.bias else named
