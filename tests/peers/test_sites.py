@@ -126,6 +126,8 @@ def check(folders: list[Path], expected: dict[str, torch.Tensor]) -> None:
         {"layers": "gat", "heads": 2, "attention_dropout": 0.3, "residual": True, "norm": "layer", "steps": 15},
         {"layers": "sage", "hidden": "8x2", "jump": "cat", "steps": 15},
         {"layers": "gin", "step_size": 0.01, "steps": 15},
+        {"layers": "gated/gatv2/sage:aggregate=max", "dropout": 0.3, "steps": 15},
+        {"layers": "appnp", "order": 3, "step_size": 0.05, "steps": 15},
     ],
     ids=str,
 )
