@@ -3,16 +3,18 @@
     GOSSAMER_DATA=... python benchmarks/layer_results.py [--datasets minesweeper cora amazon-photo] [--json FILE]
 
 Minesweeper (Platonov et al. 2023, "A critical look at the evaluation of GNNs under heterophily: are we really making
-progress?"), ROC AUC on its fixed splits 0 to 2: one recipe for all layers, and the same network without the graph. Five
+progress?"), ROC AUC on its fixed splits 5 to 7: one recipe for all layers, and the same network without the graph. Five
 graph layers with residual connections alternate with layers of each vertex by itself, which mix a vertex with what it
 has received; these have none, so that layer normalisation keeps the scale of the signal from block to block. On the
 command line, for sage:
 
     L=sage M=mlp:residual=false
-    gossamer train minesweeper --split 0 --score roc_auc --layers $L/$M/$L/$M/$L/$M/$L/$M/$L/$M \\
-        --before 64 --residual --norm layer --dropout 0 --step-size 0.003 --steps 400 --evaluate-every 10 --gap 0.8
+    gossamer train minesweeper --split 5 --score roc_auc --layers $L/$M/$L/$M/$L/$M/$L/$M/$L/$M \\
+        --before 64 --residual --norm layer --dropout 0.1 --input-dropout 0 --step-size 0.003 --steps 500 \\
+        --evaluate-every 20 --gap 0.8
 
-Layers and steps were chosen on split 0, the gap by the validation scores of gcn and sage on splits 3 and 4.
+It was chosen on other splits: layers on split 0, the gap by the validation scores of gcn and sage on splits 3 and 4,
+dropout and steps by those of gcn on splits 1 and 3, where networks without dropout overfit soon and scores jump.
 
 CORA and Amazon Photo, accuracy: the defaults but for `--layers` and `--norm layer`, splits by the seeds 20 to 22. Seeds
 and splits decide initial weights and assignment too. Intervals are of 95 % by Student's t, differences are paired.
@@ -46,10 +48,11 @@ RECIPE: dict[str, Any] = {
     "before": 64,
     "residual": True,
     "norm": "layer",
-    "dropout": 0.0,
+    "dropout": 0.1,
+    "input_dropout": 0.0,
     "step_size": 0.003,
-    "steps": 400,
-    "evaluate_every": 10,
+    "steps": 500,
+    "evaluate_every": 20,
     "gap": 0.8,
 }
 KINDS = {
@@ -57,7 +60,7 @@ KINDS = {
     "cora": ("gat", "sage"),
     "amazon-photo": ("gat", "sage"),
 }
-NUMBERS = {"minesweeper": range(3), "cora": range(20, 23), "amazon-photo": range(20, 23)}  # splits, or seeds
+NUMBERS = {"minesweeper": range(5, 8), "cora": range(20, 23), "amazon-photo": range(20, 23)}  # splits, or seeds
 PUBLISHED = {"gcn": 89.8, "sage": 93.5, "gat": 92.0, GRAPHLESS: 50.9}  # ROC AUC, Platonov et al. 2023, Table 4
 MOST_APART = 0.005  # ten agents from the centralised network
 Results = dict[str, dict[str, Any]]

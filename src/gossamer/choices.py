@@ -4,12 +4,20 @@ Whoever adds to a table from outside the package (docs/extending.md) adds to its
 the names here with the tables.
 """
 
+import difflib
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Name = TypeVar("Name", bound=str | int)
+NEAR, MOST_LETTERS = 0.6, 80  # similarity from which on a name is taken for another's, and letters that are compared
+
+
+def suggest(word: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known one that was meant, or nothing."""
+    close = difflib.get_close_matches(word[:MOST_LETTERS].lower(), list(names), n=1, cutoff=NEAR)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +37,7 @@ class Choices(Generic[Name]):
     def check(self, value: Name) -> Name:
         """Return a known name."""
         if value not in self.names:
-            raise ValueError(f"input should be {self.list_names()}")
+            raise ValueError(f"input should be {self.list_names()}{suggest(str(value), map(str, self.names))}")
         return value
 
     def describe(self) -> list[str]:
@@ -104,7 +112,7 @@ JUMP_NAMES = Choices({"none": "", "cat": "all layers' outputs side by side", "ma
 SHIFT_NAMES = Choices(
     {"auto": "the usual one of the layers: docs/layers.md"}
     | _plain("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
-    | {"mean": "neighbours alone, without edge weights", "sum": "their sum"},
+    | {"mean": "of neighbours alone, without edge weights", "sum": "the same as a sum"},
     "gossamer.model.shift",
     "SHIFTS",
 )

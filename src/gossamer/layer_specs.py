@@ -1,6 +1,6 @@
 """Layers as settings describe them, without PyTorch: options of a layer, and lists of layers as text or tables.
 
-    gat                                   one kind; widths and options are those of the settings
+    gat                                   one entry for all layers, as many as the settings have widths
     gat:heads=4,width=32/gcn              one entry a layer, with options of its own
 
 The same in a settings file is a list of tables, `[{kind = "gat", heads = 4, width = 32}, {kind = "gcn"}]`, in Python a
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gossamer.choices import ACTIVATION_NAMES, AGGREGATE_NAMES, LAYER_NAMES, NORM_NAMES
+from gossamer.choices import ACTIVATION_NAMES, AGGREGATE_NAMES, LAYER_NAMES, NORM_NAMES, suggest
 from gossamer.errors import GossamerError
 
 MOST_LAYERS, MOST_WIDTH, MOST_HEADS, MOST_ORDER = 64, 1 << 20, 1024, 16
@@ -46,7 +46,10 @@ class LayerSpec:
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None:
-                object.__setattr__(self, one.name, _check(one.name, value))
+                try:
+                    object.__setattr__(self, one.name, _check(one.name, value))
+                except ValueError as error:
+                    raise GossamerError(str(error)) from None
 
     def __str__(self) -> str:
         options = [
@@ -104,8 +107,8 @@ def read_options(source: Any) -> NetworkOptions:
 def find_widths(options: NetworkOptions) -> tuple[int, ...]:
     """Widths of the hidden layers: those of the settings, or of a list of layers."""
     specs = parse_layers(options.layers)
-    if len(specs) == 1 and specs[0].width is None:
-        return options.hidden
+    if len(specs) == 1:  # one entry for all layers
+        return tuple(specs[0].width or width for width in options.hidden)
     last = len(specs) - (0 if ends_locally(options) else 1)
     given = options.hidden if len(options.hidden) == last else options.hidden[:1] * last
     if len(given) != last or len(options.hidden) > max(1, last):
@@ -148,6 +151,7 @@ def _check_kind(value: str) -> str:
         return value
     raise ValueError(
         f"input should be {LAYER_NAMES.list_names()}, or a list of them as in gat:heads=4/gcn, got {value[:80]!r}"
+        f"{suggest(value.lower().removesuffix('conv'), LAYER_NAMES.names)}"
     )
 
 
@@ -185,9 +189,9 @@ def _write(value: Any) -> str:
 
 
 def parse_layers(value: Any) -> tuple[LayerSpec, ...]:
-    """The layers of a text, or of a list of texts, tables and LayerSpecs; ValueError for anything else."""
-    if isinstance(value, LayerSpec):
-        return (value,)
+    """The layers of a text, a table or a LayerSpec, or of a list of these; ValueError for anything else."""
+    if isinstance(value, LayerSpec | Mapping):
+        value = [value]
     if isinstance(value, str):
         value = value.replace(" ", "").split("/")
     if not isinstance(value, Sequence) or not value:
@@ -205,6 +209,7 @@ def _parse_layer(value: Any) -> LayerSpec:
         options: dict[str, Any] = {"kind": kind}
         for part in rest.split(",") if colon else ():
             name, equals, text = part.partition("=")
+            name = name.replace("-", "_")
             if not equals or name in options:
                 raise ValueError(f"expected options as in gat:heads=4,width=32, got {value[:80]!r}")
             options[name] = text
@@ -215,7 +220,9 @@ def _parse_layer(value: Any) -> LayerSpec:
     known = [one.name for one in fields(LayerSpec)]
     unknown = [str(name) for name in options if name not in known]
     if unknown:
-        raise ValueError(f"a layer has no option {unknown[0][:80]!r}; known: {', '.join(known)}")
+        raise ValueError(
+            f"a layer has no option {unknown[0][:80]!r}, known: {', '.join(known)}{suggest(unknown[0], known)}"
+        )
     if "kind" not in options:
         raise ValueError(f"a layer needs a kind, as in {{kind = 'gat'}}: {LAYER_NAMES.list_names()}")
     return LayerSpec(**options)

@@ -11,8 +11,9 @@ from torch import Tensor
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
 from gossamer.model import make_network
-from gossamer.model.modules import GraphNetwork, from_state_dict, make_module, to_state_dict
+from gossamer.model.modules import GraphNetwork, make_module
 from gossamer.model.pyg_layers import find_pyg_layer
+from gossamer.model.state_dicts import from_state_dict, to_state_dict
 
 N = 40
 SHIFTS = ("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")

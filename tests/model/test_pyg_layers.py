@@ -24,7 +24,8 @@ from gossamer.model.edge_sums import (
 )
 from gossamer.model.layers import Edges
 from gossamer.model.losses import losses
-from gossamer.model.modules import GraphNetwork, from_state_dict
+from gossamer.model.modules import GraphNetwork
+from gossamer.model.state_dicts import from_state_dict
 
 pyg = pytest.importorskip("torch_geometric.nn")
 N, D, OUT = 14, 5, 6
@@ -130,20 +131,17 @@ def test_the_sum_of_agents_gradients_is_pytorch_geometrics(name: str) -> None:
     [
         ("sgc", 3, lambda: pyg.SGConv(D, OUT, K=3)),
         ("sgc", 2, lambda: pyg.SGConv(D, OUT, K=2)),
-        ("appnp", 4, lambda: nn.Sequential(nn.Linear(D, OUT, bias=False), pyg.APPNP(K=4, alpha=0.2))),
+        ("appnp", 4, lambda: nn.Sequential(nn.Linear(D, OUT), pyg.APPNP(K=4, alpha=0.2))),
     ],
 )
 def test_filters_are_those_of_pytorch_geometric(layers: str, order: int, make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(2)
     theirs = make().double()
-    bias = layers == "sgc"
-    ours = GraphNetwork(build(layers, {"order": order, "teleport": 0.2}, bias), "normalized").double()
-    parts = list(theirs.parameters())
-    state = dict(zip(ours.state_dict(), parts if bias else parts[:1], strict=True))
-    matrix = next(part for part in parts if part.ndim == 2)
-    state = {key: matrix if key.endswith("lin.weight") else next(p for p in parts if p.ndim == 1) for key in state}
-    ours.load_state_dict({key: part.detach() for key, part in state.items()})
-    wanted = theirs(features(), EDGES) if bias else theirs[1](theirs[0](features()), EDGES)  # type: ignore[index]
+    ours = GraphNetwork(build(layers, {"order": order, "teleport": 0.2}), "normalized").double()
+    matrix, bias = sorted((nn.init.normal_(part).detach() for part in theirs.parameters()), key=lambda p: -p.ndim)
+    ours.load_state_dict({"convs.0.lin.weight": matrix, "convs.0.bias": bias})
+    alone = isinstance(theirs, nn.Sequential)
+    wanted = theirs[1](theirs[0](features()), EDGES) if alone else theirs(features(), EDGES)  # type: ignore[index]
     torch.testing.assert_close(ours(features(), EDGES), wanted, rtol=1e-10, atol=1e-12)
 
 

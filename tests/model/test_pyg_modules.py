@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import gossamer
 from gossamer import DataGraph, GossamerError, make_graph
 from gossamer.model import make_network
+from gossamer.model.layers import edge_dropout
 from gossamer.model.pyg_layers import describe_model, find_pyg_layer
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -157,6 +158,10 @@ def with_changes(module: Any, change: Callable[[Any], Any]) -> Any:
     return module
 
 
+def swap_aggregation(module: Any) -> None:
+    module.convs[0].aggr_module = pyg.aggr.MaxAggregation()
+
+
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: pyg.PNA(6, 8, 2, 3, aggregators=["sum"], scalers=["linear"], deg=torch.ones(4)), "or GAT, got .*PNA"),
     (lambda: pyg.GATConv(6, 8), "got .*GATConv; weights of other networks can be given as a state dict"),
@@ -192,6 +197,12 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: build("GAT", negative_slope=-0.1), "GATConv: negative_slope should be from 0.0"),
     (lambda: build("GCN").half(), "the type float16 .* module.float"),
     (lambda: with_changes(build("GCN"), lambda m: m.register_forward_hook(lambda *a: None)), "a forward hook"),
+    (lambda: with_changes(build("GAT"), lambda m: m.convs[0].register_message_forward_hook(abs)), "hook of convs.0"),
+    (lambda: with_changes(build("GIN"), lambda m: m.convs[1].nn.register_forward_pre_hook(abs)), "hook of convs.1.nn"),
+    (lambda: with_changes(build("GCN"), lambda m: m.convs[0].requires_grad_(False)), "convs.0.bias with requires_grad"),
+    (lambda: with_changes(build("GCN"), swap_aggregation), "a part .* something else than its options say"),
+    (lambda: with_changes(build("GCN"), lambda m: setattr(m.convs[0], "forward", abs)), "a part .* fails on a small"),
+    (lambda: build("GCN", normalize=False), r"GCNConv\(normalize=False\) .* take normalize=True"),
     (lambda: with_changes(build("GCN"), lambda m: m.convs.__setitem__(0, pyg.GATConv(6, WIDTH))), "convolution GAT"),
     (lambda: build("GCN", norm=type("LayerNorm", (nn.LayerNorm,), {})(WIDTH)), r"norm=\w*test_pyg_modules.LayerNorm"),
     (lambda: type("Mine", (pyg.GCN,), {"forward": lambda self, x: x})(6, 8, 2, 3), "Mine.forward"),
@@ -202,6 +213,25 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 def test_what_cannot_be_carried_over_is_refused_by_name(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(GossamerError, match=message):
         gossamer.from_pyg_module(make())
+
+
+def test_a_module_keeps_its_network_but_for_dropout() -> None:
+    start = gossamer.from_pyg_module(build("GAT", heads=2, dropout=0.5))
+    result = gossamer.train(draw_graph(), initial=start, steps=0, dropout=0.2, attention_dropout=0.1, **FAST)
+    assert [(layer.dropout, edge_dropout(layer)) for layer in result.run.deployment.network.layers] == [
+        (0.0, 0.1),
+        (0.2, 0.1),
+    ]
+    for options in ({"hidden": 8}, {"heads": 4}, {"bias": False}, {"activation": "elu"}, {"jump": "cat"}):
+        with pytest.raises(GossamerError, match=f"{next(iter(options))} is that of the module"):
+            gossamer.train(draw_graph(), initial=start, steps=0, **options, **FAST)
+
+
+def test_a_convolution_that_has_cached_another_graph_is_taken() -> None:
+    module = build("GCN", cached=True)
+    module(torch.ones(3, FEATURES), torch.tensor([[0, 1], [1, 0]]))
+    assert gossamer.from_pyg_module(module).settings["layers"].startswith("gcn")
+    assert module.convs[0]._cached_edge_index is not None
 
 
 def test_a_derived_model_with_the_same_forward_is_taken() -> None:
@@ -218,14 +248,17 @@ def test_the_data_must_have_the_modules_widths() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": "chebyshev"}, "layer 0 .Convolution. with the shift 'scaled-laplacian'"),
-        ({"layers": "gcn", "shift": "random-walk"}, "layer 0 .Convolution. with the shift 'random-walk'"),
-        ({"layers": "sage", "aggregate": "max"}, "layer 0 .Sage of max"),
-        ({"layers": "gated"}, "layer 0 .Gated"),
-        ({"layers": "mlp"}, "layer 0 .Convolution"),
+        (
+            {"layers": "chebyshev"},
+            r"layer 0, a filter with the powers \(0, 1\) of D, with the shift 'scaled-laplacian'",
+        ),
+        ({"layers": "gcn", "shift": "random-walk"}, r"powers \(1,\) of D, with the shift 'random-walk'"),
+        ({"layers": "sage", "aggregate": "max"}, "layer 0, Sage of max"),
+        ({"layers": "gated"}, "layer 0, Gated"),
+        ({"layers": "mlp"}, "layer 0, a layer without the graph"),
         ({"layers": "gat:width=12/gcn"}, "one kind of layers, and this network GATConv and GCNConv"),
         ({"layers": "gat", "residual": True}, "no residual connections"),
-        ({"layers": "gat", "before": 8}, "layer 0 .Convolution"),
+        ({"layers": "gat", "before": 8}, "layer 0, a layer without the graph"),
         ({"layers": "gcn", "encoder": 4, "encoder_steps": 1}, "has an encoder"),
     ],
 )
@@ -248,7 +281,7 @@ def test_networks_that_are_no_model_are_refused(options: dict[str, Any], message
         ({"layers": "gin:width=12/gin:width=9/mlp"}, "GIN"),
         ({"layers": "sage", "aggregate": "max"}, None),
         ({"layers": "gat", "residual": True}, None),
-        ({"layers": "sgc"}, None),
+        ({"layers": "sgc", "hidden": ()}, None),
         ({"layers": "appnp"}, None),
         ({"layers": "gated", "bias": False}, None),
         ({"layers": "gcn:width=12,activation=tanh/gcn:width=9,activation=relu/gcn"}, None),

@@ -190,15 +190,17 @@ def _gated(layer: Described, x: Tensor, at: Mapping[str, Tensor], adjacency: Ten
 
 
 def _filter(layer: Described, x: Tensor, at: Mapping[str, Tensor], adjacency: Tensor, drop: Any) -> Tensor:
-    """gcn, sgc: D^P; mlp: D^0; appnp: (1 - alpha) D y + alpha x, P times. D is Kipf and Welling's, of edge weights."""
+    """gcn, sgc: D^P; mlp: D^0; appnp: (1 - alpha) D y + alpha x, P times, x with its bias. D is Kipf and Welling's, of
+    edge weights."""
     looped = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
     scale = looped.sum(1) ** -0.5
     D = scale[:, None] * looped * scale
-    u = y = linear(x, at["weight"])
+    early = layer["early_bias"]
+    u = y = linear(x, at["weight"], at.get("bias") if early else None)
     teleport = layer.get("teleport", 0.0)
     for _ in range(layer["order"]):
         y = (1 - teleport) * torch.einsum("ij,jtc->itc", D, y) + teleport * u
-    return y + at["bias"][:, None] if "bias" in at else y
+    return y + at["bias"][:, None] if "bias" in at and not early else y
 
 
 KINDS: dict[str, Callable[..., Tensor]] = {

@@ -185,6 +185,34 @@ def test_links_that_change_are_refused() -> None:
         audit_deployment(twice, settings, (0,))
 
 
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"before": 4}, "the first one here is a layer without the graph"),
+        ({"layers": "appnp"}, "the first one here is a layer without the graph"),
+        ({"after": 4}, "the last one here is a layer without the graph"),
+        ({"residual": True}, "the first one here is a Convolution with a residual connection"),
+        ({"layers": "gcn:width=3/gat"}, "the last one here is a Gat;"),
+        ({"layers": "sage"}, "the first one here is a Sage;"),
+    ],
+    ids=str,
+)
+def test_networks_that_the_algebra_does_not_know_are_refused(options: dict[str, Any], found: str) -> None:
+    """Rather than told to reveal nothing."""
+    deployment, settings = deploy(**options)
+    with pytest.raises(GossamerError, match=found):
+        audit_deployment(deployment, settings, (0,))
+
+
+def test_a_network_without_the_graph_sends_no_rows() -> None:
+    deployment, settings = deploy(layers="mlp")
+    found, seen = audit_deployment(deployment, settings, (0,))
+    assert not seen.evaluation
+    assert not seen.training
+    assert not seen.backward
+    assert all(one.num_labels == 0 for one in found.neighbours)
+
+
 def test_membership_is_found_where_a_model_remembers_and_not_where_it_does_not() -> None:
     graph = small_graph(n=200, share=1.0)
     random = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from gossamer.runs.advice import label_skew, measure_guessing, warn_of_agents_ap
 from gossamer.runs.settings import make_settings
 from gossamer.runs.training import run_training
 
-SHORT = {"steps": 2, "evaluate_every": 1, "baselines": False}
+SHORT: dict[str, Any] = {"steps": 2, "evaluate_every": 1, "baselines": False}
 
 
 def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
@@ -34,6 +34,36 @@ def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
         alike[mine] = np.arange(len(mine)) % 2
     assert label_skew(graph, alike, 2) < 0.05
     assert label_skew(make_case(batch=3).graph, make_case(batch=3).owner, 5) == 0.0  # no classes
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"layers": "gcn", "heads": 4}, "heads = 4 has no effect"),
+        ({"layers": "gat", "shift": "random-walk"}, "shift = 'random-walk' has no effect"),
+        ({"layers": "gat", "heads": 4}, None),
+        ({"layers": "gcn", "shift": "random-walk"}, None),
+        ({"layers": "gat/gcn", "heads": 4, "shift": "random-walk"}, None),
+    ],
+    ids=str,
+)
+def test_options_that_no_layer_has_are_warned_of(options: dict[str, Any], warned: str | None) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GossamerWarning)
+        api.train("digits", agents=2, **{**SHORT, **options})
+    messages = [str(one.message) for one in caught if "has no effect" in str(one.message)]
+    assert [text[: len(warned or "")] for text in messages] == ([] if warned is None else [warned])
+
+
+@pytest.mark.parametrize(("layers", "warned"), [("gcn", 0), ("gat", 1), ("sage", 1), ("gat/gcn", 0)])
+def test_edge_weights_that_no_layer_uses_are_warned_of(layers: str, warned: int) -> None:
+    graph = make_case().graph
+    assert len(np.unique(graph.weights)) > 1
+    for data, count in ((graph, warned), (replace(graph, weights=np.ones(len(graph.edges))), 0)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GossamerWarning)
+            api.train(data, agents=2, layers=layers, hidden=8, **SHORT)
+        assert sum("edge weights are not used" in str(one.message) for one in caught) == count
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_what_there_is_instead(name: str, text: str) -> None:
         make_settings({name: 1})
 
 
-@pytest.mark.parametrize("name", ["zzz", "verbose", "scheduler", "callbacks", "help", "", "--", "eps", "targets"])
+@pytest.mark.parametrize("name", ["zzz", "verbose", "scheduler", "callbacks", "help", "", "--", "targets"])
 def test_none_rather_than_an_absurd_one(name: str) -> None:
     assert make_hint(name, KNOWN) == ""
 

@@ -65,7 +65,7 @@ def train(
     *,
     options: Options,
 ) -> None:
-    """Train a graph convolutional network across agents, simulated on this machine.
+    """Train a graph neural network across agents, simulated on this machine.
 
     The result stands beside the centralised network and a network without the graph, trained the same way.
 

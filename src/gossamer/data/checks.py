@@ -121,7 +121,11 @@ def validate_edges(
         raise VertexError(f"edge weights must be positive and finite, got {w[wrong[0]]} on edge ({{}}, {{}})", i, j)
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
-        warnings.warn(f"{loops.sum()} self-loops dropped; shift operators add their own", GossamerWarning, stacklevel=4)
+        warnings.warn(
+            f"{loops.sum()} self-loops dropped: layers that count a vertex itself do so for every one, with weight 1",
+            GossamerWarning,
+            stacklevel=4,
+        )
         pairs, w = pairs[~loops], w[~loops]
     low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
     code = low * n + high

@@ -9,7 +9,9 @@ The code is organised as follows:
     selected_product  the same for features with many entries, by those that dropout keeps
     network    the architecture: layers one after the other
     encoder    a frozen first layer of a vertex's own features, rounded to 8 bits
+    layer_options  options that a kind of layers has
     modules    a network as a plain PyTorch module, with PyTorch Geometric's names
+    state_dicts  weights under these names, and back
     pyg_layers   layers and networks as PyTorch Geometric has them, described without it
     pyg_modules  a network as one of PyTorch Geometric's models
     pyg_reading  a network and its weights from such a model

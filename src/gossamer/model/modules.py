@@ -25,12 +25,13 @@ from torch.nn import functional
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
 from gossamer.generators import drive
-from gossamer.model.encoder import Encoder, to_encoder_state
+from gossamer.model.encoder import Encoder
 from gossamer.model.gather import Edgewise, Gather
-from gossamer.model.layers import Edges, KeepingLayer, Layer, edge_dropout, make_outputs
-from gossamer.model.layers.names import Alias, NamedParameters, their_shape, to_ours, to_theirs
+from gossamer.model.layers import Convolution, Edges, KeepingLayer, Layer, edge_dropout, make_outputs
+from gossamer.model.layers.names import their_shape, to_ours
 from gossamer.model.network import Network, Params
 from gossamer.model.shift import make_shift
+from gossamer.model.state_dicts import list_aliases, to_state_dict
 
 GIVEN_SHIFT = "given"  # D itself is given to the module as edges and their weights
 
@@ -90,7 +91,7 @@ class GraphLayer(nn.Module):
             z, edges = offers, _list_edges(shift, gather.loops)
         else:
             z = _combine(gather, list(offers.split(len(x))), shift)
-        at = replace(make_outputs(torch.zeros(len(x), dtype=torch.int64), edges), kept=kept)
+        at = replace(make_outputs(torch.zeros(len(x), dtype=torch.int64, device=x.device), edges), kept=kept)
         rate = edge_dropout(layer)
         if self.training and rate:
             at = replace(at, drop_edges=lambda numbers: functional.dropout(numbers, rate))
@@ -160,9 +161,15 @@ class GraphNetwork(nn.Module):
         """Outputs [n(, time), outputs] of features x [n(, time), d] on the edges edge_index [2, edges].
 
         As in PyTorch Geometric, edge_index holds source and target of each edge in both directions, and edge_weight
-        [edges] its weight, 1 without it. Self-loops are dropped: D has its own. With a given D the edges are D's
-        entries: D_ij is the weight of the edge from j to i.
+        [edges] its weight, 1 without it. Self-loops are dropped: layers that count a vertex itself do so for every
+        vertex. With a given D the edges are D's entries: D_ij is the weight of the edge from j to i.
         """
+        elsewhere = [layer for layer in self.network.layers if not isinstance(layer, Convolution)]
+        if x.device.type != "cpu" and elsewhere:
+            raise GossamerError(
+                f"layers of the kind {type(elsewhere[0]).__name__} run on the CPU, got features on {x.device}; call "
+                "module.cpu(), or take module.to_pyg()"
+            )
         shift = self._make_shift(edge_index, edge_weight, len(x)).to(x.device, self._dtype)
         if self.standardises:
             x = ((x - self.feature_offset) / self.feature_scale).to(self._dtype)
@@ -178,6 +185,7 @@ class GraphNetwork(nn.Module):
 
         It takes the features of the data, as this module does: of a network of standardised data it has a module
         `standardisation`, which is called before and after its own `forward` and is no part of the state dict.
+        Self-loops of a graph, which this module drops, count in GraphSAGE and GIN.
         """
         from gossamer.model.pyg_modules import build_pyg_module  # with PyTorch Geometric
 
@@ -221,13 +229,6 @@ class GraphNetwork(nn.Module):
         return torch.sparse_coo_tensor(positions, values, (n, n), is_coalesced=True, check_invariants=False)
 
 
-def list_aliases(layer: Layer) -> list[Alias]:
-    """Names of a layer's parameters in the module; those of layers from outside the package stay as they are."""
-    if hasattr(layer, "aliases"):
-        return list(cast(NamedParameters, layer).aliases())
-    return [Alias(name, name) for name in layer.parameters()]
-
-
 def make_module(
     network: Network,
     params: Mapping[str, Tensor],
@@ -242,50 +243,3 @@ def make_module(
     if transform is not None:
         module.register_transform(transform)
     return module.eval()
-
-
-def to_state_dict(network: Network, params: Mapping[str, Tensor], encoder: Params | None = None) -> dict[str, Tensor]:
-    """One agent's weights, and of its encoder if there is one, under the module's names."""
-    state = {} if encoder is None else to_encoder_state(encoder)
-    for index, layer in enumerate(network.layers):
-        own = {name: params[f"layer.{index}.{name}"] for name in layer.parameters()}
-        state |= {f"convs.{index}.{name}": part for name, part in to_theirs(list_aliases(layer), own).items()}
-    return state
-
-
-def from_state_dict(network: Network, state: Mapping[str, Tensor], source: str) -> Params:
-    """One agent's weights from those under the module's names, which must fit the network."""
-    expected: dict[str, tuple[int, ...]] = {}
-    named: dict[str, Alias] = {}
-    for index, layer in enumerate(network.layers):
-        shapes = {name: parameter.shape for name, parameter in layer.parameters().items()}
-        for alias in list_aliases(layer):
-            named[f"convs.{index}.{alias.theirs}"] = alias
-            expected[f"convs.{index}.{alias.theirs}"] = their_shape(alias, shapes)
-    for what, names in (("has no", set(expected) - set(state)), ("has an unknown", set(state) - set(expected))):
-        if names:
-            raise GossamerError(
-                f"{source} does not fit the network: it {what} {min(names)[:80]}; the settings want "
-                f"{', '.join(f'{name} {list(shape)}' for name, shape in expected.items())}"
-            )
-    for name, shape in expected.items():
-        if tuple(state[name].shape) != shape:
-            raise GossamerError(
-                f"{source} does not fit the network: {name} should be {list(shape)}"
-                f"{' (out, in)' if named[name].form == 'transposed' else ''}, found {list(state[name].shape)}; set "
-                "--layers, --order, --hidden and --bias as its network has them"
-            )
-        if not (state[name].is_floating_point() and bool(state[name].isfinite().all())):
-            raise GossamerError(f"{source}: {name} should hold finite real numbers")
-        constant = torch.full_like(state[name], named[name].constant)
-        if named[name].ours is None and not torch.equal(state[name], constant):
-            raise GossamerError(
-                f"{source} does not fit the network: {name} is {state[name].item()}, and the settings have "
-                f"{named[name].constant}; set --epsilon as its network has it, or --learn-epsilon"
-            )
-    params: Params = {}
-    for index, layer in enumerate(network.layers):
-        aliases = list_aliases(layer)
-        own = {alias.theirs: state[f"convs.{index}.{alias.theirs}"] for alias in aliases}
-        params |= {f"layer.{index}.{name}": part for name, part in to_ours(aliases, own).items()}
-    return params

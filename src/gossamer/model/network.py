@@ -10,6 +10,7 @@ from torch import Tensor
 from gossamer.errors import GossamerError
 from gossamer.layer_specs import LayerSpec, NetworkOptions, ends_locally, find_widths, parse_layers
 from gossamer.model.gather import Gather
+from gossamer.model.layer_options import check_entries, has_option
 from gossamer.model.layers import LAYERS, Block, Layer, LayerOptions
 
 Params = dict[str, Tensor]  # `layer.0.weight` and so on, stacked over the hosted agents
@@ -51,7 +52,7 @@ def build_layers(options: NetworkOptions, inputs: int, outputs: int) -> Network:
     carried = 0
     for index, (spec, width, graph) in enumerate(described):
         own = _fit_options(options, spec, inputs, width, index, len(described))
-        if LAYERS[spec.kind].heads and own.concat and own.outputs % own.heads:
+        if has_option(spec.kind, "heads") and own.concat and own.outputs % own.heads:
             raise GossamerError(
                 f"a layer of width {own.outputs} cannot be split into {own.heads} heads; take a width that is a "
                 f"multiple of {own.heads}, or heads = {_find_heads(own.outputs)}"
@@ -78,12 +79,10 @@ def list_widths(options: NetworkOptions) -> tuple[int, ...]:
 
 def find_shift(options: NetworkOptions) -> str:
     """The usual shift operator of the described layers, which must agree on one."""
-    described = list(_describe(options, 1))
-    fitted = [_fit_options(options, spec, 1, width, i, len(described)) for i, (spec, width, _) in enumerate(described)]
-    wanted = [(spec, LAYERS[spec.kind].find_shift(own)) for (spec, *_), own in zip(described, fitted, strict=True)]
-    names = {name for _, name in wanted if name is not None}
+    wanted = _list_shifts(options)
+    names = {name for _, name in wanted}
     if len(names) > 1:
-        listed = ", ".join(dict.fromkeys(f"{_name(spec)} takes {name}" for spec, name in wanted if name is not None))
+        listed = ", ".join(dict.fromkeys(f"{_name(spec)} takes {name}" for spec, name in wanted))
         raise GossamerError(
             f"layers = {options.layers!r} want several shift operators: {listed}; choose one for all of them with "
             "--shift"
@@ -91,24 +90,56 @@ def find_shift(options: NetworkOptions) -> str:
     return min(names, default="normalized")
 
 
+def check_shift(options: NetworkOptions, shift: str) -> str:
+    """Refuse the mean for layers of sage that are to sum, and the reverse; other operators decide by themselves."""
+    for spec, name in _list_shifts(options):
+        if {name, shift} == {"mean", "sum"} and spec.kind == "sage":
+            raise GossamerError(
+                f"shift = {shift!r} contradicts aggregate = {name!r} of a layer of sage; leave --shift out, or take "
+                f"--aggregate {shift}"
+            )
+    return shift
+
+
+def sees_weights(options: NetworkOptions) -> bool:
+    """Return whether a layer looks at the numbers of the shift operator."""
+    return bool(_list_shifts(options))
+
+
+def _list_shifts(options: NetworkOptions) -> list[tuple[LayerSpec, str]]:
+    """Layers that look at D's numbers, each with its usual shift operator."""
+    described = list(_describe(options, None))
+    fitted = [_fit_options(options, spec, 1, width, i, len(described)) for i, (spec, width, _) in enumerate(described)]
+    wanted = [(spec, LAYERS[spec.kind].find_shift(own)) for (spec, *_), own in zip(described, fitted, strict=True)]
+    return [(spec, name) for spec, name in wanted if name is not None]
+
+
 def _name(spec: LayerSpec) -> str:
     return spec.kind if spec.aggregate is None else f"{spec.kind} with aggregate = {spec.aggregate!r}"
 
 
-def _describe(options: NetworkOptions, outputs: int) -> Iterator[tuple[LayerSpec, int, bool]]:
-    """Every layer, its width, and whether it is one of the graph layers, which blocks are around."""
+def _repeat(spec: LayerSpec, hidden: int, local: bool) -> Iterator[LayerSpec]:
+    """One entry for all layers: the hidden ones, and unless the network ends locally the last, without blocks."""
+    before = replace(spec, kind=LAYERS[spec.kind].hidden_kind or spec.kind)
+    for index in range(hidden):
+        yield spec if local and index == hidden - 1 else before
+    if not local:
+        yield replace(spec, width=None, residual=None, norm=None) if hidden else spec
+
+
+def _describe(options: NetworkOptions, outputs: int | None) -> Iterator[tuple[LayerSpec, int, bool]]:
+    """Every layer, its width, and whether it is one of the graph layers, which blocks are around.
+
+    `outputs` None: any number, where widths do not matter."""
     try:
         specs = parse_layers(options.layers)
     except ValueError as error:
         raise GossamerError(f"layers = {options.layers!r}: {error}") from None
+    check_entries(specs)
     local = ends_locally(options)
-    if len(specs) == 1 and specs[0].width is None:
-        widths = list_widths(options)
-        count = len(widths) + (0 if local else 1)
-        before = LAYERS[specs[0].kind].hidden_kind or specs[0].kind
-        specs = tuple(replace(specs[0], kind=specs[0].kind if i == count - 1 else before) for i in range(count))
-    else:
-        widths = find_widths(options)
+    widths = list_widths(options)
+    if len(specs) == 1:
+        specs = tuple(_repeat(specs[0], len(widths), local))
     if local and not widths:
         raise GossamerError(
             f"--jump and --after follow hidden graph layers, and layers = {options.layers!r} with hidden = "
@@ -120,7 +151,7 @@ def _describe(options: NetworkOptions, outputs: int) -> Iterator[tuple[LayerSpec
         yield LayerSpec("mlp", residual=False, norm="none"), width, False
     for index, spec in enumerate(specs):
         last = index == len(specs) - 1 and not local
-        if last and spec.width not in (None, outputs) and outputs > 1:
+        if last and outputs is not None and spec.width not in (None, outputs):
             raise GossamerError(
                 f"the last layer makes {outputs} outputs, and {spec} has the width {spec.width}; leave its width out"
             )
@@ -130,9 +161,9 @@ def _describe(options: NetworkOptions, outputs: int) -> Iterator[tuple[LayerSpec
                 "gives it one; leave it out, or let --after follow"
             )
         blocks = {"residual": False, "norm": "none"} if last else _choose_blocks(options, spec)
-        yield replace(spec, **blocks), outputs if last else widths[index], not last
+        yield replace(spec, **blocks), outputs or 1 if last else widths[index], not last
     if local:
-        for width in (*options.after, outputs):
+        for width in (*options.after, outputs or 1):
             yield LayerSpec("mlp", residual=False, norm="none"), width, False
 
 

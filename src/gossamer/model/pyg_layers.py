@@ -115,7 +115,7 @@ def describe_model(network: Network, shift: str) -> PygModel:
     for index, layer in enumerate(bare):
         part = describe_layer(layer, shift)
         if part is None or part.name not in PYG_MODELS:
-            _refuse(f"layer {index} ({_name(layer)}) with the shift {shift!r} is no convolution of its models")
+            _refuse(f"layer {index}, {_name(layer)}, with the shift {shift!r}, is no convolution of its models")
         parts.append(part)
     kinds = sorted({part.name for part in parts})
     if len(kinds) > 1:
@@ -150,6 +150,9 @@ def describe_model(network: Network, shift: str) -> PygModel:
 
 
 def _name(layer: Layer) -> str:
+    if isinstance(layer, Convolution):
+        powers = layer.gather.powers
+        return "a layer without the graph" if powers == (0,) else f"a filter with the powers {powers} of D"
     return f"{type(layer).__name__} of max" if getattr(layer, "aggregate", "") == "max" else type(layer).__name__
 
 

@@ -4,6 +4,8 @@ Every option of a model is either carried over exactly or refused by its name. D
 knowledge it is drawn for the joined columns, where PyTorch Geometric joins columns that it has drawn for.
 """
 
+import copy
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +17,10 @@ from torch import Tensor, nn
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError, shown
 from gossamer.layer_specs import LayerSpec, NetworkOptions, PygNetwork, normalise_layers
-from gossamer.model.modules import from_state_dict
-from gossamer.model.network import build_layers
+from gossamer.model.modules import GraphNetwork
+from gossamer.model.network import build_layers, find_shift
 from gossamer.model.pyg_modules import find_standardisation, from_pyg_name
+from gossamer.model.state_dicts import from_state_dict
 
 MODEL_CONVS = {"GCN": ("GCNConv",), "GraphSAGE": ("SAGEConv",), "GIN": ("GINConv",), "GAT": ("GATConv", "GATv2Conv")}
 WEIGHT_TYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -36,10 +39,10 @@ _ATTENTION: Mapping[str, tuple[tuple[Any, ...], str]] = {
 CARRIED_OPTIONS: Mapping[str, Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "GCNConv": {
         **_FLOW,
+        "normalize": ((True,), "the shift operator is the normalised adjacency"),
         **_LOOPS,
         "aggr": (_SUMS, "the shift operator is a weighted sum"),
         "improved": ((False,), "self-loops have the weight 1"),
-        "normalize": ((True,), "the shift operator is the normalised adjacency"),
     },
     "SAGEConv": {
         **_FLOW,
@@ -61,6 +64,10 @@ def from_pyg_module(module: Any) -> PygNetwork:
     norm = _read_norms(module, name)
     specs = [_read_conv(conv, MODEL_CONVS[name], module.act) for conv in module.convs]
     weights = {from_pyg_name(key, len(module.convs)): part for key, part in _read_state(module).items()}
+    _check_parts(module)
+    rates = {spec.attention_dropout or 0.0 for spec in specs}
+    if len(rates) == 1:  # the network's, which may be changed
+        specs = [replace(spec, attention_dropout=None) for spec in specs]
     jump = module.jk_mode
     if jump not in (None, "last", "cat", "max"):
         _refuse(f"jk={jump!r}", "jumping knowledge is a concatenation or a maximum", "take jk='cat' or jk='max'")
@@ -77,13 +84,18 @@ def from_pyg_module(module: Any) -> PygNetwork:
         "norm": norm,
         "jump": jump if jump in ("cat", "max") else "none",
         "bias": True,
+        "attention_dropout": min(rates) if len(rates) == 1 else 0.0,
         "dropout": float(module.dropout.p),
         "input_dropout": 0.0,
     }
     outputs = module.lin.out_features if jump is not None else _find_width(module.convs[-1])
     inputs = next(part.shape[1] for key, part in weights.items() if key.startswith("convs.0.") and part.ndim == 2)
-    network = build_layers(NetworkOptions(**settings), inputs, outputs)
+    options = NetworkOptions(**settings)
+    network = build_layers(options, inputs, outputs)
     from_state_dict(network, weights, f"the {name}")  # a fault here is one of this file
+    ours = GraphNetwork(network, find_shift(options)).double()
+    ours.load_state_dict(weights)
+    _compare(module, ours.eval(), inputs)
     arrays = {key: part.numpy() for key, part in find_standardisation(module).items()}
     settings["dtype"] = WEIGHT_TYPES[next(iter(weights.values())).dtype]
     transform = Transform(**arrays) if arrays else None
@@ -98,15 +110,46 @@ def _find_model(module: Any) -> str:
         if base in known:
             if cast(Any, type(module)).forward is not cast(Any, base).forward:
                 _refuse(f"{type(module).__name__}.forward", f"it is another than {base.__name__}'s", "take that one")
-            hooks = len(module._forward_pre_hooks) + len(module._forward_hooks)
-            if hooks > (2 if find_standardisation(module) else 0):
-                _refuse("a forward hook", "hooks are unknown functions", "remove it")
             return known[base]
     raise GossamerError(
         "expected one of PyTorch Geometric's models, torch_geometric.nn.GCN, GraphSAGE, GIN or GAT, got "
         f"{type(module).__module__}.{type(module).__qualname__}; weights of other networks can be given as a state "
         "dict, initial=module.state_dict(), with settings that describe them"
     )
+
+
+def _check_parts(module: nn.Module) -> None:
+    """Refuse hooks, but for those of the standardisation, and weights that are not to be trained."""
+    for name, part in module.named_modules():
+        hooks = sum(len(value) for key, value in vars(part).items() if re.search(r"_forward(_pre)?_hooks$", key))
+        if hooks > (2 if part is module and find_standardisation(module) else 0):
+            _refuse(f"a forward hook{name and ' of ' + name}", "hooks are unknown functions", "remove it")
+    frozen = [name for name, part in module.named_parameters() if not part.requires_grad]
+    if frozen:
+        _refuse(f"{frozen[0]} with requires_grad=False", "all weights are trained", "call module.requires_grad_(True)")
+
+
+def _compare(module: nn.Module, ours: nn.Module, inputs: int) -> None:
+    """Refuse a module that computes something else than its options say, on a small graph."""
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3, 1, 3, 3, 4], [1, 0, 2, 1, 3, 2, 3, 0, 3, 1, 4, 3]])
+    x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    theirs = copy.deepcopy(module).cpu().double().eval()
+    for part in theirs.modules():
+        part._forward_pre_hooks.clear()  # those of the standardisation
+        part._forward_hooks.clear()
+        for name in ("_cached_edge_index", "_cached_adj_t"):  # of a GCNConv that has seen another graph
+            if hasattr(part, name):
+                setattr(part, name, None)
+    remedy = "build it anew and load its state dict"
+    with torch.no_grad():
+        found = ours(x, edges)
+        try:
+            wanted = theirs(x, edges)
+        except Exception as error:  # of any code that a user has put there
+            _refuse("a part", f"it fails on a small graph ({shown(str(error))})", remedy)
+    near = 1e-6 * float(wanted.abs().max())
+    if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=1e-6, atol=near):
+        _refuse("a part", "it computes something else than its options say", remedy)
 
 
 def _read_state(module: nn.Module) -> dict[str, Tensor]:

@@ -65,14 +65,14 @@ def identity_shift(adjacency: Any, degree: Degrees) -> Any:
 
 
 def neighbour_mean(adjacency: Any, degree: Degrees) -> Any:
-    """D = S^(-1) A: the mean over a vertex's neighbours, without itself. Not symmetric."""
+    """D = S^(-1) [A_ij != 0]: the mean over a vertex's neighbours, without itself. Not symmetric."""
     mean = sparse.csr_array(adjacency, copy=True)
     mean.data = mean.data / np.repeat(np.maximum(degree, 1.0), np.diff(mean.indptr))
     return mean
 
 
 def neighbour_sum(adjacency: Any, degree: Degrees) -> Any:
-    """D = A: the sum over a vertex's neighbours."""
+    """D = [A_ij != 0]: the sum over a vertex's neighbours; A has no weights here."""
     return sparse.csr_array(adjacency)
 
 

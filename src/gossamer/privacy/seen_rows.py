@@ -15,8 +15,9 @@ from gossamer.agents.links import Link, LinkFactors
 from gossamer.agents.plan import receptive_fields
 from gossamer.array_types import Floats, Ints
 from gossamer.errors import GossamerError
+from gossamer.model import Network
 from gossamer.model.gather import VertexMask
-from gossamer.model.layers import Convolution
+from gossamer.model.layers import Block, Convolution, Layer
 from gossamer.runs.deployment import Deployment
 
 
@@ -55,11 +56,7 @@ def find_seen_plan(
     """
     if len(deployment.topologies) > 1:
         raise GossamerError("the audit knows constant links, and this run's change from step to step")
-    first = deployment.network.layers[0]
-    if not isinstance(first, Convolution):
-        raise GossamerError(
-            f"the audit knows layers that offer W^T x, and the first one is a {type(first).__name__}; take --layers gcn"
-        )
+    _check_network(deployment.network)
     gathers, shift = deployment.network.gathers, deployment.shift
     if fields is not None:
         full, train = fields
@@ -80,6 +77,27 @@ def find_seen_plan(
         _collect(factor(train[0], order, gathers[0].linear), curious, backward=False),
         _collect(factor(train[-1], last, gathers[-1].linear), curious, backward=True),
     )
+
+
+def _check_network(network: Network) -> None:
+    """Require a network whose first and last layer are graph convolutions, or one that sends nothing at all."""
+    if not any(map(_propagates, network.layers)):
+        return
+    for place, layer in (("first", network.layers[0]), ("last", network.layers[-1])):
+        if not isinstance(layer, Convolution) or not _propagates(layer):
+            inner = layer.layer if isinstance(layer, Block) else layer
+            found = type(inner).__name__ if _propagates(inner) else "layer without the graph"
+            block = " with a residual connection, normalisation or jumping knowledge" if layer is not inner else ""
+            raise GossamerError(
+                "the audit knows networks whose first and last layer are plain graph convolutions, so that rows are "
+                f"linear in features and in gradients at labels, and the {place} one here is a {found}{block}; take "
+                "--layers gcn, polynomial, chebyshev, linear or sgc without --before, --after, --residual, --norm and "
+                "--jump"
+            )
+
+
+def _propagates(layer: Layer) -> bool:
+    return layer.gather.powers[-1] > 0
 
 
 def _collect(factors: LinkFactors | None, curious: Collection[int], backward: bool) -> dict[int, SeenRows]:

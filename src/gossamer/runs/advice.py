@@ -14,6 +14,9 @@ from gossamer.agents.selection import find_best_step
 from gossamer.data import DataGraph
 from gossamer.data.targets import list_names
 from gossamer.errors import GossamerWarning
+from gossamer.model.layer_options import find_unused
+from gossamer.model.network import sees_weights
+from gossamer.model.shift import UNWEIGHTED
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
@@ -56,6 +59,37 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     warn_of_skewed_labels(deployment, settings)
     warn_of_consensus(settings)
     warn_of_noise(int(deployment.graph.train.sum()), settings)
+    if settings.privacy_spec is None:
+        warn_of_unused_options(settings)
+        warn_of_edge_weights(deployment, settings)
+
+
+def warn_of_unused_options(settings: Settings) -> None:
+    """Options of other kinds of layers than the network has."""
+    unused = list(find_unused(settings.network))
+    if settings.shift not in ("auto", "identity") and not sees_weights(settings.network):
+        unused.append("shift")
+    for name in unused:
+        warnings.warn(
+            f"{name} = {getattr(settings, name)!r} has no effect: layers = {settings.layers!r} have no use for it; "
+            "leave it out, or take other layers (docs/layers.md)",
+            GossamerWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_edge_weights(deployment: Deployment, settings: Settings) -> None:
+    """Weights of edges that no layer looks at."""
+    weights = deployment.graph.weights
+    if not len(weights) or (weights == weights[0]).all():
+        return
+    if settings.shift_kind in UNWEIGHTED or not sees_weights(settings.network):
+        warnings.warn(
+            f"edge weights are not used: layers = {settings.layers!r} take every edge alike, as PyTorch Geometric's "
+            "do; gcn, polynomial, chebyshev, sgc and appnp use them",
+            GossamerWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_noise(num_labelled: int, settings: Settings) -> None:

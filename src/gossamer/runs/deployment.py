@@ -19,7 +19,7 @@ from gossamer.data.rows import parse_whole_number, read_named_rows
 from gossamer.data.standardisation import Transform, measure_transform
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.model import Network, make_shift
-from gossamer.model.modules import to_state_dict
+from gossamer.model.state_dicts import to_state_dict
 from gossamer.runs.capacity import check_agents
 from gossamer.runs.connecting import certify_given, connect, require_assumptions
 from gossamer.runs.initial_weights import GivenWeights, InitialWeights, take_initial

@@ -27,7 +27,12 @@ SYNONYMS = {
     "dataset": "data graph",
     "patience": "early_stopping early_stop early_stopping_patience early_stopping_rounds",
     "keep": "keep_best save_best restore_best restore_best_weights",
-    "standardise": "standardize normalize normalise_features normalize_features scale_features",
+    "jump": "jk jumping_knowledge",
+    "aggregate": "aggr aggregation aggregator",
+    "learn_epsilon": "train_eps",
+    "epsilon": "eps",
+    "attention_dropout": "att_dropout attn_dropout",
+    "standardise": "standardize normalise_features normalize_features scale_features",
     "initial_deviation": "init_std initialisation_std weight_std",
     "preset": "recipe profile",
     "symmetrise": "symmetrize symmetric undirected to_undirected",
@@ -48,6 +53,11 @@ SYNONYMS = {
 REMARKS = {
     "num_layers": "{hidden} holds the widths of the hidden layers: 64 for two layers, 64,64 for three",
     "device": "computation is on the CPU, on as many threads as {threads} says",
+    "normalize": "{standardise} is for features, {normalise} gives rows of sage the norm 1",
+    "v2": "dynamic attention is {layers} = gatv2",
+    "concat": "it is an option of a single layer, as in {layers} = gat:concat=false/gat; heads are side by side in "
+    "hidden layers and averaged in the last one",
+    "inner": "it is an option of a single layer, as in {layers} = gin:inner=32/gin",
     "k": "{order} is the order of a layer's filter: 2 where ChebConv has K = 3",
 }
 REMARKS |= dict.fromkeys(

@@ -6,7 +6,7 @@ goes on without the file that it began with.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +18,10 @@ from torch import Tensor
 from gossamer.agents.host import Host
 from gossamer.data.standardisation import Transform
 from gossamer.errors import GossamerError
-from gossamer.layer_specs import PygNetwork
+from gossamer.layer_specs import NetworkOptions, PygNetwork
 from gossamer.model import Network
 from gossamer.model.encoder import has_encoder
-from gossamer.model.modules import from_state_dict, to_state_dict
+from gossamer.model.state_dicts import from_state_dict, to_state_dict
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_tensors
@@ -36,16 +36,18 @@ class InitialWeights:
     transform: Transform | None
 
 
+DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 # A state dict, a model of PyTorch Geometric, a model file, or those of another run
 GivenWeights = Mapping[str, Any] | PygNetwork | Path | InitialWeights
 
 
 def split_initial(options: Options) -> tuple[Options, GivenWeights | None]:
     """Options that settings take, and initial weights from memory. A model of PyTorch Geometric brings the settings of
-    its network, of which given ones may change those that its weights fit."""
+    its network, of which given ones may change dropout."""
     initial = options.get("initial")
     rest = cast(Options, {name: value for name, value in options.items() if name != "initial"})
     if isinstance(initial, PygNetwork):
+        _check_overrides(initial, rest)
         return cast(Options, {**initial.settings, **rest}), initial
     if initial is None or isinstance(initial, Mapping):
         return rest, initial
@@ -56,6 +58,17 @@ def split_initial(options: Options) -> tuple[Options, GivenWeights | None]:
         )
     rest["initial"] = str(initial)
     return rest, None
+
+
+def _check_overrides(network: PygNetwork, given: Options) -> None:
+    """Refuse settings of the network that a module of PyTorch Geometric has already, but for dropout."""
+    for one in fields(NetworkOptions):
+        theirs = network.settings.get(one.name, one.default)
+        if one.name in given and one.name not in DROPOUTS and given[one.name] != theirs:  # type: ignore[literal-required]
+            raise GossamerError(
+                f"{one.name} is that of the module which gossamer.from_pyg_module has read, {theirs!r}, got "
+                f"{given[one.name]!r}; leave it out, or build another module ({', '.join(DROPOUTS)} may be given)"  # type: ignore[literal-required]
+            )
 
 
 def take_initial(given: GivenWeights | None, settings: Settings, network: Network) -> InitialWeights | None:

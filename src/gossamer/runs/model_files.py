@@ -24,11 +24,10 @@ from gossamer.model.encoder import split_encoder_state
 from gossamer.model.modules import (
     GIVEN_SHIFT,
     GraphNetwork,
-    from_state_dict,
     make_module,
-    to_state_dict,
 )
 from gossamer.model.pyg_layers import PYG_MODELS, find_pyg_layer
+from gossamer.model.state_dicts import from_state_dict, to_state_dict
 from gossamer.runs.documents import parse_json, to_json, validate
 from gossamer.runs.manifests import ModelHeader
 from gossamer.runs.model_cards import CARD_TITLE, write_card

@@ -41,11 +41,11 @@ class NetworkSettings(DeploymentSettings):
         default=None,
         ge=1,
         le=MOST_HEADS,
-        description="Heads of attention, side by side in a layer's width, averaged in the last layer; by default up to "
-        "8 as they fit, and 1.",
+        description="Heads of gat and gatv2, side by side in a layer's width, averaged in the last layer; by default "
+        "up to 8 as they fit, and 1.",
     )
-    negative_slope: float = Field(default=0.2, ge=0, le=MOST_FACTOR, description="Of attention's LeakyReLU.")
-    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout of attention.")
+    negative_slope: float = Field(default=0.2, ge=0, le=MOST_FACTOR, description="Slope of LeakyReLU in gat and gatv2.")
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout of attention in gat and gatv2.")
     aggregate: Annotated[str, AfterValidator(known.AGGREGATE_NAMES.check)] = Field(
         default="mean", description=f"What sage makes of neighbours: {known.AGGREGATE_NAMES}."
     )
@@ -86,9 +86,9 @@ class NetworkSettings(DeploymentSettings):
     @property
     def shift_kind(self) -> str:
         """Name of the shift operator; that of the layers where none is chosen."""
-        from gossamer.model.network import find_shift
+        from gossamer.model.network import check_shift, find_shift
 
-        return find_shift(self.network) if self.shift == "auto" else self.shift
+        return find_shift(self.network) if self.shift == "auto" else check_shift(self.network, self.shift)
 
     @property
     def network(self) -> NetworkOptions:

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import GossamerError, shown
+from gossamer.layer_specs import MOST_LAYERS
 from gossamer.runs.hints import make_hint
 from gossamer.runs.privacy_spec import parse_privacy
 
@@ -23,11 +24,14 @@ def split_widths(value: Any) -> Any:
     return value
 
 
-def _repeat(part: str) -> list[str]:
+def _repeat(part: str) -> list[int]:
     width, times, count = part.partition("x")
-    if not times or not count.isdigit() or len(count) > 3 or int(count) == 0:
-        return [part]
-    return [width] * int(count)
+    numbers = (width, count) if times else (width,)
+    if not all(number.isdecimal() and len(number) < 10 and int(number) > 0 for number in numbers):
+        raise ValueError(f"expected widths as in 64, 64,32 or 64x5, got {part[:80]!r}")
+    if times and int(count) > MOST_LAYERS:
+        raise ValueError(f"expected at most {MOST_LAYERS} layers, got {part[:80]!r}")
+    return [int(width)] * (int(count) if times else 1)
 
 
 def check_one_line(value: Any) -> Any:

@@ -69,7 +69,8 @@ class LayerOptions:
 class LayerKind:
     """An entry of the table of layers: networks of this kind, with or without hidden layers, and their usual shift.
 
-    `shift` may depend on the options; None: the layer does not look at D's numbers.
+    `shift` may depend on the options; None: the layer does not look at D's numbers. `options` are those of LayerSpec
+    that the kind has beside those of all layers; None: any.
     """
 
     make: Callable[[LayerOptions], Layer]
@@ -77,13 +78,13 @@ class LayerKind:
     shift: str | Callable[[LayerOptions], str | None] | None = "normalized"
     order: int = 1  # where none is given
     hidden_kind: str | None = None  # of the layers before the last, if it is another
-    heads: bool = False  # has heads
+    options: frozenset[str] | None = None
 
     def find_shift(self, options: LayerOptions) -> str | None:
         return self.shift(options) if callable(self.shift) else self.shift
 
 
-def _convolution(gather: Callable[[LayerOptions], Gather]) -> Callable[[LayerOptions], Layer]:
+def _convolution(gather: Callable[[LayerOptions], Gather], early_bias: bool = False) -> Callable[[LayerOptions], Layer]:
     """A graph convolution by the filter of its options."""
 
     def make(options: LayerOptions) -> Layer:
@@ -94,6 +95,7 @@ def _convolution(gather: Callable[[LayerOptions], Gather]) -> Callable[[LayerOpt
             options.activation,
             options.bias,
             options.dropout,
+            early_bias,
         )
 
     return make
@@ -154,19 +156,30 @@ def _gated(options: LayerOptions) -> Layer:
     )
 
 
+_ORDER = frozenset({"order"})
+_ATTENTION = frozenset({"heads", "concat", "negative_slope", "attention_dropout"})
 LAYERS: dict[str, LayerKind] = {
-    "gcn": LayerKind(_convolution(_gcn)),
-    "polynomial": LayerKind(_convolution(lambda of: Monomial(tuple(range(of.order + 1))))),
-    "chebyshev": LayerKind(_convolution(lambda of: Chebyshev(of.order)), shift="scaled-laplacian"),
-    "linear": LayerKind(_convolution(_gcn), hidden=False),
-    "mlp": LayerKind(_convolution(lambda of: Monomial((0,))), shift=None),
-    "gat": LayerKind(_attention(Gat), shift=None, heads=True),
-    "gatv2": LayerKind(_attention(GatV2), shift=None, heads=True),
-    "sage": LayerKind(_sage, shift=lambda of: None if of.aggregate == "max" else of.aggregate),
-    "gin": LayerKind(_gin, shift="sum"),
-    "gated": LayerKind(_gated, shift=None),
-    "sgc": LayerKind(_convolution(lambda of: Monomial((of.order,))), hidden=False, order=2),
-    "appnp": LayerKind(_convolution(lambda of: PageRank(of.order, of.teleport)), order=10, hidden_kind="mlp"),
+    "gcn": LayerKind(_convolution(_gcn), options=_ORDER),
+    "polynomial": LayerKind(_convolution(lambda of: Monomial(tuple(range(of.order + 1)))), options=_ORDER),
+    "chebyshev": LayerKind(_convolution(lambda of: Chebyshev(of.order)), shift="scaled-laplacian", options=_ORDER),
+    "linear": LayerKind(_convolution(_gcn), hidden=False, options=_ORDER),
+    "mlp": LayerKind(_convolution(lambda of: Monomial((0,))), shift=None, options=frozenset()),
+    "gat": LayerKind(_attention(Gat), shift=None, options=_ATTENTION),
+    "gatv2": LayerKind(_attention(GatV2), shift=None, options=_ATTENTION),
+    "sage": LayerKind(
+        _sage,
+        shift=lambda of: None if of.aggregate == "max" else of.aggregate,
+        options=frozenset({"aggregate", "root_weight", "normalise"}),
+    ),
+    "gin": LayerKind(_gin, shift="sum", options=frozenset({"epsilon", "learn_epsilon", "inner"})),
+    "gated": LayerKind(_gated, shift=None, options=frozenset({"root_weight"})),
+    "sgc": LayerKind(_convolution(lambda of: Monomial((of.order,))), hidden=False, order=2, options=_ORDER),
+    "appnp": LayerKind(
+        _convolution(lambda of: PageRank(of.order, of.teleport), early_bias=True),
+        order=10,
+        hidden_kind="mlp",
+        options=_ORDER | {"teleport"},
+    ),
 }
 
 __all__ = [
