@@ -33,6 +33,7 @@ from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
 
 KINDS = ("gcn", "gat", "gatv2", "sage", "gin", "gated")
+ATTENTION = ("gat", "gatv2")
 SPARSE = ("gcn", "gat")  # whose PyTorch Geometric layer takes sparse features
 LARGE = "blocks:vertices=100000,edges=2000000"
 GOALS = {"gat": (1 / 4, 1 / 2), "sage": (1 / 4, None), "gin": (1 / 4, None)}  # of PyG's time and memory
@@ -44,13 +45,13 @@ def distributed(graph: DataGraph, kind: str, agents: int) -> Step:
         "dataset": graph.name,
         "agents": agents,
         "layers": kind,
-        "heads": 8 if kind.startswith("gat") else None,
+        "heads": 8 if kind in ATTENTION else None,
         "topology": "complete",
         "dropout": 0.5,
         "track": False,
         "bias": True,
     }
-    layers = [{"kind": kind}, {"kind": kind, "heads": 1}] if kind.startswith("gat") else kind
+    layers = [{"kind": kind}, {"kind": kind, "heads": 1}] if kind in ATTENTION else kind
     state = [start_run(graph, make_settings({**named, "layers": layers})).host]
 
     def step() -> None:
