@@ -195,7 +195,7 @@ class Network:
         self.members[k] = Member(
             config,
             self.disks[k],
-            lambda step, session: self._program(k, step),
+            lambda step, session, unable: self._program(k, step),
             self.problem.schedules[k],
             lambda receiver, message: self._sends(k, receiver, message),
             self.now,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from peers.memberships import make_membership
 
-from gossamer.peers import process as peer
+from gossamer.peers import driving, process
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.refusals import RefusalLog
 
@@ -48,6 +48,7 @@ class Talker:
 class Finished:
     """A member that has finished, computes for two minutes and a half in its first turn, and hears of all later."""
 
+    agent = 0
     all_done, waiting_for, waiting_since, wake_at, epoch, position = False, (1,), 0.0, 0.0, 1, (3, 0)
     finished, refused, sent_bytes = True, Counter[str](), Counter[str]()
 
@@ -74,18 +75,20 @@ def test_own_arithmetic_is_not_the_others_silence(
     speaks: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(peer, "time", clock)
+    monkeypatch.setattr(driving, "time", clock)
     member: Any = Finished(clock)
     transport: Any = Talker(clock, speaks)
     metrics, refusals = EvaluationLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
 
     def drive() -> None:
         sources = transport, metrics, refusals
-        report = partial(peer._report, sources=sources, options=peer.PeerOptions(), folder=tmp_path, first=0)
-        peer._drive(member, transport, refusals, peer.PeerOptions(), 0, report)
+        report = partial(process._report, sources=sources, options=process.PeerOptions(), folder=tmp_path, first=0)
+        driving.drive(
+            member, transport, refusals, lambda now: report(member, now), 0.5, None, False, lambda message: False
+        )
 
     if speaks < 150.0:
         drive()  # the message that came meanwhile is read first
     else:
-        with pytest.raises(peer.LeftEarlyError):
+        with pytest.raises(driving.LeftEarlyError):
             drive()

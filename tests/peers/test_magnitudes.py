@@ -150,7 +150,7 @@ def test_one_huge_number_changes_nothing_and_its_sender_is_known() -> None:
         def note(sender: int, error: RefusedError, found: list[tuple[int, str]] = refused) -> None:
             found.append((sender, str(error)))
 
-        member._on_refused = note
+        member.on_refused = note
         while str(member.exchanges.current.phase) != phase or 0 not in member.waiting_for:
             network.step()
         exchange = member.exchanges.current

@@ -135,9 +135,9 @@ def test_agents_that_die_enter_no_session_twice_and_agree_on_each(
         member = network.members[k]
         inner: Any = member._begin
 
-        def note(step: int, session: bytes) -> Any:
+        def note(step: int, session: bytes, unable: tuple[int, ...]) -> Any:
             entered.append((k, member.epoch, session))
-            return inner(step, session)
+            return inner(step, session, unable)
 
         member._begin = note
 

@@ -217,7 +217,7 @@ BACKWARD = ExpectedMessages("train", "backward", 1, None, {2: (3, 2)})
 def waiting_member(refused: list[tuple[int, RefusedError]] | None = None) -> Member:
     """Agent 0 of two neighbours in epoch 5, which waits at (0, 0) for agent 2's rows [3, 2] of the backward pass 1."""
 
-    def program(step: int, session: bytes):  # type: ignore[no-untyped-def]
+    def program(step: int, session: bytes, unable: tuple[int, ...]):  # type: ignore[no-untyped-def]
         while True:
             yield PlannedExchange("train", 0, Outbox(Phase.BACKWARD, 1, {}, {Link(2, 0): (3, 2)}))
 

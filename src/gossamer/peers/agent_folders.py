@@ -6,6 +6,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.shards.membership import Membership
 from gossamer.peers.shards.shard import Shard, read_shard
 from gossamer.peers.shards.sites import is_site, read_site_shard
+from gossamer.peers.term_folders import read_log, term_folder
 from gossamer.runs.shares import MANIFEST
 
 EVALUATIONS_FILE = "evaluations.jsonl"
@@ -16,12 +17,22 @@ def run_folder(folder: Path, membership: Membership) -> Path:
     return folder / f"run-{membership.run}"
 
 
+def find_last_membership(state: Path) -> Path:
+    """The folder of the last membership in which an agent has trained, in the folder of its run."""
+    return next((term_folder(state, v) for v in range(len(read_log(state)), 0, -1) if _is_planned(state, v)), state)
+
+
+def _is_planned(state: Path, number: int) -> bool:
+    return (term_folder(state, number) / "planned" / MANIFEST).is_file()
+
+
 def read_trained_shard(folder: Path) -> tuple[Shard, Path]:
-    """The shard of an agent, as a site has planned it if no one has cut it, and the folder of its run."""
+    """The shard of an agent, as a site has planned it if no one has cut it, and the folder of its state at the
+    end: that of its run, or of the run's last membership."""
     if not is_site(folder):
         shard = read_shard(folder)
         return shard, run_folder(folder, shard.membership)
-    state = run_folder(folder, read_site_shard(folder).membership)
+    state = find_last_membership(run_folder(folder, read_site_shard(folder).membership))
     if not (state / "planned" / MANIFEST).is_file():
         raise GossamerError(
             f"the site of {folder} has not planned its share with the others yet; run gossamer peer {folder}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from gossamer.agents.salts import Secrets
+from gossamer.data import DataGraph
 from gossamer.errors import GossamerError
 from gossamer.files import make_private
 from gossamer.peers.agent_folders import run_folder
@@ -24,7 +25,9 @@ from gossamer.peers.network.keys import write_secret
 from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
-from gossamer.peers.shards.shard import cut_shards, read_shard, write_shard
+from gossamer.peers.shards.cut_sites import cut_sites
+from gossamer.peers.shards.shard import Shard, cut_shards, read_shard, write_shard
+from gossamer.peers.shards.sites import SiteShard, write_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
 from gossamer.runs.settings import Settings
@@ -36,9 +39,10 @@ def write_local_shards(
     settings: Settings,
     secrets: Secrets | None = None,
     fingerprint: str = "",
+    graph: DataGraph | None = None,
 ) -> list[Path]:
     """Write shards with new keys, for agents on free ports of this machine; each with its own one of the `secrets`. The
-    fingerprint is that of the data."""
+    fingerprint is that of the data, and `graph` the data as it was given, for agents that may leave and join."""
     m = deployment.num_agents
     keys = [make_curve_keys() for _ in range(m)]
     contacts = [
@@ -46,9 +50,18 @@ def write_local_shards(
     ]
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    for shard in cut_shards(deployment, settings, token_hex(8), contacts, verify_keys, fingerprint):
+    run, shards = token_hex(8), list[Shard | SiteShard]()
+    if settings.evict_after is None:
+        shards += cut_shards(deployment, settings, run, contacts, verify_keys, fingerprint)
+    else:
+        given = deployment.graph if graph is None else graph
+        shards += cut_sites(given, deployment, settings, run, contacts, verify_keys, fingerprint)
+    for shard in shards:
         own = folder / f"agent-{shard.membership.agent}"
-        write_shard(own, shard)
+        if isinstance(shard, SiteShard):
+            write_site_shard(own, shard)
+        else:
+            write_shard(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])
         if secrets is not None:
             state = run_folder(own, shard.membership)

@@ -7,11 +7,10 @@ finished and `all-done` once it knows that all have; a site's also `planned`, th
 finished, the folder is a run directory (results.py).
 """
 
-import gc
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,26 +21,28 @@ from gossamer.errors import GossamerError
 from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
+from gossamer.peers.changing import SPARE_AGENTS, ChangingAgent, max_changing_bytes
+from gossamer.peers.driving import LeftEarlyError as LeftEarlyError
+from gossamer.peers.driving import MissingNeighbourError as MissingNeighbourError
+from gossamer.peers.driving import drive
 from gossamer.peers.evaluation_log import EvaluationLog
+from gossamer.peers.identity import Identity
 from gossamer.peers.network.keys import read_key
 from gossamer.peers.network.sockets import OnRefused, Sockets, derive_public_key
-from gossamer.peers.network.transport import Transport
+from gossamer.peers.network.transport import OpenTransport, Transport
 from gossamer.peers.prediction import TrainedAgent
 from gossamer.peers.progress import (
     PeerReport,
-    ProgressLog,
-    join_numbers,
     make_report,
-    training_step_of,
     write_status,
 )
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import Program
-from gossamer.peers.protocol.member import ISOLATION_TIMEOUT, Member
+from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_keyring
 from gossamer.peers.protocol.statements import max_status_bytes
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, RefusedError, is_of_run
-from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
+from gossamer.peers.refusals import RefusalLog
 from gossamer.peers.scheduling import batch_scheduling
 from gossamer.peers.serving import Server, name_serving
 from gossamer.peers.shard_work import Work
@@ -57,12 +58,8 @@ Connect = Callable[[int, OnRefused], Transport]  # makes a transport for message
 _logger = logging.getLogger(__name__)
 
 
-class MissingNeighbourError(GossamerError):
-    """A neighbour has been silent for longer than the operator allows."""
-
-
-class LeftEarlyError(GossamerError):
-    """The agent has finished, and leaves before it knows that all have."""
+class RunWithoutAgentError(GossamerError):
+    """The run has finished while the agent was no member."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,7 @@ class PeerOptions:
     record: bool = False  # messages, for an audit
     serve: bool = False  # stay for inference when all agents have finished
     on_finished: Callable[[Path], None] = lambda folder: None  # takes the run directory, before the agent serves
+    address: str | None = None  # where neighbours reach the agent from now on; None: as its shard says
 
 
 def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen: str | None = None) -> Path:
@@ -83,37 +81,59 @@ def run_peer(folder: Path, options: PeerOptions, insecure: bool = False, listen:
     `listen` is an address to listen on, if it is another than the one that the neighbours connect to.
     """
     shard = read_site_shard(folder) if is_site(folder) else read_shard(folder)
-    membership = shard.membership
-    secret = None if insecure else read_secret(folder, membership)
-    signatures = UNSIGNED if secret is None else make_keyring(secret, membership.verify_keys, membership.agent)
-    address = listen or membership.contact.address
+    membership, changes = shard.membership, shard.settings.evict_after is not None
+    if options.address is not None and not changes:
+        raise GossamerError(
+            "--address is for runs whose agents may leave and join (--evict-after); for others make the shards again"
+        )
+    secret = None if insecure else read_secret(folder, membership, changes)
+    signatures: Signatures = UNSIGNED
+    if secret is not None and not changes:
+        signatures = make_keyring(secret, membership.verify_keys, membership.agent)
+    address = listen or options.address or membership.contact.address
     raise_descriptor_limit(DESCRIPTOR_LIMIT)
 
     def connect(max_bytes: int, on_refused: OnRefused) -> Transport:
-        sockets = Sockets(membership.agent, address, membership.neighbours, secret, max_bytes, on_refused)
+        spare = SPARE_AGENTS if changes else 0
+        sockets = Sockets(membership.agent, address, membership.neighbours, secret, max_bytes, on_refused, spare)
         _logger.info("agent %d listens on %s%s", membership.agent, address, " without encryption" * (secret is None))
         return sockets
 
-    train_agent(connect, folder, shard, options, signatures)
+    train_agent(connect, folder, shard, options, signatures, secret)
     return run_folder(folder, membership)
 
 
 def train_agent(
-    connect: Connect, folder: Path, shard: Shard | SiteShard, options: PeerOptions, signatures: Signatures = UNSIGNED
+    connect: Connect,
+    folder: Path,
+    shard: Shard | SiteShard,
+    options: PeerOptions,
+    signatures: Signatures = UNSIGNED,
+    secret: str | None = None,
 ) -> None:
-    """Train the agent of a shard over the transport that `connect` makes; agents that sign have encrypted links."""
+    """Train the agent of a shard over the transport that `connect` makes; agents that sign have encrypted links. Where
+    agents may leave and join, signatures are made of the `secret` key."""
     state_folder = run_folder(folder, shard.membership)
     make_private(state_folder)
     torch.set_num_threads(shard.settings.threads or 1)
     with lock_folder(state_folder, f"trains the agent of {state_folder.parent}"), batch_scheduling():
-        _train(connect, state_folder, shard, options, signatures)
+        remove_unfinished(state_folder)
+        if shard.settings.evict_after is None:
+            _train(connect, state_folder, shard, options, signatures)
+        elif isinstance(shard, SiteShard) and not options.record:
+            _train_changing(connect, folder, shard, options, secret)
+        elif options.record:
+            raise GossamerError("--record is for agents that stay the same; leave it, or --evict-after, away")
+        else:
+            raise GossamerError(
+                f"{folder}: this shard cannot be planned anew without some agents; cut the shards again"
+            )
 
 
 def _train(
     connect: Connect, folder: Path, shard: Shard | SiteShard, options: PeerOptions, signatures: Signatures
 ) -> None:
     agent = shard.membership.agent
-    remove_unfinished(folder)
     log, refusals = EvaluationLog(folder / EVALUATIONS_FILE), RefusalLog(folder / "refused.jsonl", agent)
     work: Work
     if isinstance(shard, Shard):
@@ -131,7 +151,7 @@ def _train(
         signatures=signatures,
     )
 
-    def begin(step: int, session: bytes) -> Program:
+    def begin(step: int, session: bytes, unable: tuple[int, ...]) -> Program:
         epoch = work.store.epoch()
         if step < work.first:
             _logger.info("agent %d: epoch %d, planning with the other sites", agent, epoch)
@@ -155,7 +175,17 @@ def _train(
         )
         sources = transport, log, refusals
         write_report = partial(_report, sources=sources, options=options, folder=folder, first=work.first)
-        _drive(member, transport, refusals, options, work.first, write_report)
+        serving_name = name_serving(member.membership.run)
+        drive(
+            member,
+            transport,
+            refusals,
+            lambda now: write_report(member, now),
+            options.report_every,
+            options.give_up,
+            options.serve,
+            lambda message: is_of_run(message, serving_name),
+        )
         options.on_finished(folder)
         if options.serve:
             _, host = TrainedAgent(folder.parent).make_host()
@@ -166,12 +196,57 @@ def _train(
         transport.close()
 
 
-def read_secret(folder: Path, membership: Membership) -> str:
-    """The agent's secret key, which must belong to the public key that its neighbours know."""
+def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: PeerOptions, secret: str | None) -> None:
+    """Train an agent through the memberships of its run."""
+    agent, state = shard.membership.agent, run_folder(folder, shard.membership)
+    refusals = RefusalLog(state / "refused.jsonl", agent)
+    identity = Identity(folder, state, shard, secret, options.address or shard.membership.contact.address)
+    transport = connect(PAYLOAD_OFFSET + max_changing_bytes(shard), refusals.add)
+    try:
+        if not isinstance(transport, OpenTransport):
+            raise AssertionError("agents that may leave and join need a transport whose neighbours may change")
+        changing = ChangingAgent(folder, shard, identity, transport, refusals, time.monotonic())
+        group = changing.group
+
+        def write_report(now: float, serving: Member | None = None) -> PeerReport:
+            changing.look_around(now)
+            report = changing.make_report(now, serving)
+            write_status(state, report)
+            options.on_report(report)
+            return report
+
+        drive(
+            group,
+            transport,
+            refusals,
+            write_report,
+            options.report_every,
+            options.give_up,
+            options.serve,
+            lambda message: is_of_run(message, name_serving(group.term.name)),
+        )
+        if group.left:
+            return _logger.info("agent %d has left the run; the others go on without it", agent)
+        if group.member is None or group.member.membership.run != group.term.name:
+            raise RunWithoutAgentError(f"the run has finished without agent {agent}, which was no member at its end")
+        changing.publish_result()
+        options.on_finished(state)
+        if options.serve:
+            _, host = TrainedAgent(folder).make_host()
+            _logger.info("agent %d: all agents have finished; serving", agent)
+            by_number = changing.term_transport
+            server = Server(changing.state_folder, host, changing.protocol_config, by_number, group.member.on_refused)
+            server.run(changing.late_agents, lambda serving: write_report(time.monotonic(), serving))
+    finally:
+        transport.close()
+
+
+def read_secret(folder: Path, membership: Membership, may_change: bool = False) -> str:
+    """The agent's secret key, which must belong to the public key that its neighbours know, unless it `may_change`."""
     path = folder / "key.secret"
     secret = read_key(path, "put the one that gossamer keys made there, or use --insecure on a network that you trust")
     known = membership.contact.key  # None if the site was cut before its key was there
-    if known not in (None, derive_public_key(secret)):
+    if not may_change and known not in (None, derive_public_key(secret)):
         raise GossamerError(
             f"{path} is not the key that agent {membership.agent}'s neighbours know; cut the shards again"
         )
@@ -192,57 +267,3 @@ def _report(
     write_status(folder, report)
     options.on_report(report)
     return report
-
-
-def _drive(
-    member: Member,
-    transport: Transport,
-    refusals: RefusalLog,
-    options: PeerOptions,
-    first: int,
-    write_report: Callable[[Member, float], PeerReport],
-) -> None:
-    """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it; who
-    serves can tell them later."""
-    gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
-    agent, reported, progress = member.membership.agent, 0.0, ProgressLog()
-    serving = name_serving(member.membership.run)
-    while True:
-        began = time.monotonic()
-        for sender, message in transport.receive(min(member.wake_at - began, options.report_every)):
-            if not is_of_run(message, serving):  # of a neighbour that serves already
-                member.receive(sender, message, time.monotonic())
-        now = time.monotonic()
-        member.tick(now)
-        if now > began + options.report_every + BUSY_SECONDS:
-            continue  # messages may have come during this agent's own arithmetic: read them before anyone is given up
-        leaving = member.may_leave(now) or (options.serve and member.all_done)
-        if now >= reported + options.report_every or leaving:
-            progress.add(write_report(member, now), now)
-            reported = now
-        if leaving and member.all_done:
-            return
-        if leaving:
-            raise LeftEarlyError(
-                f"agent {agent} has finished and leaves, but has heard of nobody for {ISOLATION_TIMEOUT:.0f} s and "
-                f"not that agent {join_numbers(member.waiting_for)} has finished; if it has not, start both again"
-            )
-        waited = now - member.waiting_since
-        if options.give_up is not None and member.waiting_for and waited > options.give_up:
-            raise MissingNeighbourError(
-                f"agent {agent} has waited {waited:.0f} s for agent {join_numbers(member.waiting_for)} at "
-                f"step {training_step_of(member, first)}; see whether they run"
-                f"{_describe_refusals(refusals, member.waiting_for)}"
-            )
-
-
-def _describe_refusals(refusals: RefusalLog, agents: Sequence[int]) -> str:
-    """The refusals of these agents' messages, without those that belong to every recovery."""
-    by_sender = refusals.by_sender()
-    found = [
-        f"{count} of agent {agent} as {reason}"
-        for agent in agents
-        for reason, count in by_sender.get(str(agent), {}).items()
-        if reason not in RECOVERY_REASONS
-    ]
-    return f"; refused {', '.join(found)}" if found else ""

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from gossamer.files import PRIVATE, write_atomically
 from gossamer.peers.evaluation_log import AgentMetrics, EvaluationLog
@@ -39,6 +39,9 @@ class PeerReport(TypedDict):
     serving: bool  # all agents have finished, and this one stays for inference
     time: float  # of the report, seconds since 1970
     process: int
+    membership: NotRequired[int]  # the last one that is known, of a run whose agents may leave and join
+    members: NotRequired[list[int]]  # its agents
+    standing: NotRequired[str]  # "member", "leaving", "split", "joining", "left", "outside", "finished"
 
 
 STATUS_FILE = "status.json"
@@ -87,6 +90,42 @@ def make_report(
         "metrics": log.last,
         "steps": member.config.steps - first,
         "serving": serving is not None,
+        "time": round(time.time(), 3),
+        "process": os.getpid(),
+    }
+
+
+def make_outside_report(
+    agent: int,
+    steps: int,
+    neighbours: Sequence[int],
+    transport: Transport,
+    log: EvaluationLog,
+    refusals: RefusalLog,
+    waited: float,
+    all_done: bool,
+) -> PeerReport:
+    """The report of an agent that is no member of its run."""
+    return {
+        "agent": agent,
+        "step": 0,
+        "planning": False,
+        "epoch": 0,
+        "finished": False,
+        "all_done": all_done,
+        "neighbours": list(neighbours),
+        "waiting_for": [] if all_done else list(neighbours),
+        "waited": round(waited, 1),
+        "bytes_in": sum(transport.bytes_in.values()),
+        "bytes_out": sum(transport.bytes_out.values()),
+        "planned_bytes": {},
+        "refused": dict(transport.refused),
+        "refused_from": refusals.by_sender(),
+        "dropped": transport.dropped,
+        "cpu_seconds": round(time.process_time(), 3),
+        "metrics": log.last,
+        "steps": steps,
+        "serving": False,
         "time": round(time.time(), 3),
         "process": os.getpid(),
     }

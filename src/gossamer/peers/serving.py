@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from gossamer.agents.exchange import Outbox, Phase
 from gossamer.agents.host import Host
@@ -20,7 +21,6 @@ from gossamer.files import make_private
 from gossamer.peers.checkpoints import EpochStore
 from gossamer.peers.evaluation import ReceivedRows, receive_rows
 from gossamer.peers.local_requests import LocalRequests, answer
-from gossamer.peers.network.transport import Transport
 from gossamer.peers.program import label_exchanges, list_expected
 from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.config import ProtocolConfig
@@ -73,11 +73,25 @@ class Request:
     give_up: float  # seconds
 
 
+class Sending(Protocol):
+    """The part of a transport that serving needs."""
+
+    def send(self, neighbour: int, message: bytes) -> None: ...
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]: ...
+    def watch(self, descriptor: int) -> None: ...
+
+
+class Receiving(Protocol):
+    """What answers messages of the finished run."""
+
+    def receive(self, sender: int, message: wire.Buffer, now: float) -> None: ...
+
+
 class Server:
     """An agent that answers requests for its neighbours' rows, until its process ends."""
 
     def __init__(
-        self, folder: Path, host: Host, config: ProtocolConfig, transport: Transport, on_refused: OnRefusedMessage
+        self, folder: Path, host: Host, config: ProtocolConfig, transport: Sending, on_refused: OnRefusedMessage
     ) -> None:
         self._pending: list[Request] = []
         self._transport = transport
@@ -98,7 +112,7 @@ class Server:
         self.member = Member(
             serving,
             ServingStore(state),
-            passes.program,
+            lambda step, session, unable: passes.program(step, session),
             passes.expectations,
             transport.send,
             time.monotonic(),
@@ -107,14 +121,14 @@ class Server:
         self._requests = LocalRequests(folder)
         transport.watch(self._requests.descriptor)
 
-    def run(self, training: Member, report: Callable[[Member], object], report_every: float = 2.0) -> None:
+    def run(self, training: Receiving, report: Callable[[Member], object], report_every: float = 2.0) -> None:
         """Serve until Ctrl-C; `training` answers agents that are late: all have finished."""
         reported = 0.0
         with contextlib.closing(self), contextlib.suppress(KeyboardInterrupt):
             while True:
                 wait = min(self.member.wake_at - time.monotonic(), report_every)
                 for sender, message in self._transport.receive(max(0.0, wait)):
-                    target = self.member if wire.is_of_run(message, self._run) else training
+                    target: Receiving = self.member if wire.is_of_run(message, self._run) else training
                     target.receive(sender, message, time.monotonic())
                 self.turn(time.monotonic())
                 if time.monotonic() >= reported + report_every:

@@ -11,10 +11,12 @@ from gossamer.agents.consensus import Consensus
 from gossamer.agents.consensus.masked import MaskedConsensus, Pads
 from gossamer.agents.exchange import Inbox
 from gossamer.agents.host import Host
+from gossamer.agents.rules import StateDict
 from gossamer.agents.selection import restore_best
 from gossamer.agents.share import Share
 from gossamer.files import PRIVATE
 from gossamer.generators import delegate
+from gossamer.model import Params
 from gossamer.peers.checkpoints import CheckpointStore
 from gossamer.peers.evaluation import make_evaluation
 from gossamer.peers.evaluation_log import EvaluationLog
@@ -112,6 +114,11 @@ class ShardWork:
         moment = closing_step(self._settings)
         closing = yield from label_exchanges("closing", moment, self._evaluation.close(kept, moment))
         write_result(self._folder, self._shard, kept, closing, self._log.path)
+
+    def begin_from(self, step: int, params: Params, statistics: StateDict) -> None:
+        """Store a checkpoint of an earlier membership as one of this training: trackers, memories of links and the best
+        weights so far begin anew, the statistics of the update rule stay."""
+        self.store.save(step, params, {**self._host.state, **statistics})
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)

@@ -15,11 +15,13 @@ from gossamer.agents.consensus.masked import find_senders
 from gossamer.agents.exchange import Inbox, Phase
 from gossamer.agents.network_measures import SAMPLED_NUMBERS
 from gossamer.agents.planning import list_message_shapes, plan_site
+from gossamer.agents.rules import StateDict
 from gossamer.agents.scores import count_sums
 from gossamer.agents.share import MASKS, Share
 from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
+from gossamer.model import Params
 from gossamer.peers.checkpoints import EpochStore
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.program import label_exchanges, list_expected
@@ -29,10 +31,11 @@ from gossamer.peers.protocol.pads import make_pair_keys
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.sender_lists import SenderLists, expect_lists, flood_lists
-from gossamer.peers.shard_work import Work, shift_steps
+from gossamer.peers.shard_work import ShardWork, Work, shift_steps
 from gossamer.peers.shards.shard import Shard, add_senders, checkpoints_to_keep, read_shard, write_shard
 from gossamer.peers.shards.sites import SiteShard, fingerprint
 from gossamer.peers.staged_work import count_protocol_steps, make_work
+from gossamer.peers.steps import PLANNING_STEPS
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.stages import (
     build_network,
@@ -43,7 +46,14 @@ from gossamer.runs.stages import (
     uses_masks,
 )
 
-PLANNING_STEPS = 1  # steps of the protocol before a site's training
+
+@dataclass(frozen=True)
+class Start:
+    """What training begins from once the share is planned: at step 0 the initial weights, later a checkpoint."""
+
+    step: int = 0
+    params: Params | None = None
+    statistics: StateDict | None = None  # of the update rule; None: new ones
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,12 @@ class SiteWork:
         log: EvaluationLog,
         signatures: Signatures = UNSIGNED,
         record: bool = False,
+        start: Start | None = None,
+        origin: str | None = None,
     ) -> None:
+        """`start` is what the agents of a later membership train from, after planning at its step; `origin` identifies
+        the shard that a plan belongs to."""
+        self._start, self._origin = start or Start(), origin or fingerprint(shard)
         self._shard, self._site, self._folder, self._log = shard, shard.site, folder, log
         self._signatures, self._record = signatures, record
         if shard.settings.encodes:  # also of a shard that another version has made
@@ -96,30 +111,39 @@ class SiteWork:
         max_diameter = max(1, shard.membership.num_agents - 1)  # of the agents' graph, not known before planning
         self.keep = len(list_stages(shard.settings)) * (1 + checkpoints_to_keep(max_diameter, shard.settings))
         self.steps = PLANNING_STEPS + count_protocol_steps(shard.settings)
-        self.max_message_bytes = _bound_message_bytes(shard)
+        self.max_message_bytes = bound_message_bytes(shard)
         self.store = SiteStore(folder, lambda: self.training.store if self.training else None)
         self.training: Work | None = None  # once the share is planned
         self._summing: tuple[ExpectedMessages, ...] | None = None  # the exchanges after those of the plan
         if (self._planned / MANIFEST).is_file():
             self._check_origin()
-            self.training = make_work(self._read_planned(), folder, log, signatures, record)
+            self.training = self._make_training(self._read_planned())
 
     def program(self, step: int, session: bytes) -> Program:
-        if step == 0:
+        moment = self._start.step  # that of planning, before the step of the same number is trained one later
+        if step <= moment:
             self._discard_planned()
-            share, diameter = yield from label_exchanges("site", 0, plan_site(self._site))
+            share, diameter = yield from label_exchanges("site", moment, plan_site(self._site))
             settings, after = self._shard.settings, len(self._planning)
             own = measure_site(share, self._site, settings.standardise)
             self._summing = list_expected("site", sum_sites(share, own, after), torch.float64)
-            totals = yield from label_exchanges("site", 0, sum_sites(share, own, after))
+            totals = yield from label_exchanges("site", moment, sum_sites(share, own, after))
             share = complete_share(share, self._site, totals, settings.dtype)
             if uses_masks(settings):
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
-            self.training = make_work(planned, self._folder, self._log, self._signatures, self._record)
+            self.training = self._make_training(planned)
+            step = moment + PLANNING_STEPS
         if self.training is None:
             raise AssertionError("training cannot begin before the share is planned")
-        yield from shift_steps(self.training.program(max(0, step - PLANNING_STEPS), session), PLANNING_STEPS)
+        yield from shift_steps(self.training.program(step - PLANNING_STEPS, session), PLANNING_STEPS)
+
+    def _make_training(self, planned: Shard) -> Work:
+        """The work of the planned share; at its start there is the checkpoint that it begins from, if it has one."""
+        training = make_work(planned, self._folder, self._log, self._signatures, self._record)
+        if self._start.params is not None and isinstance(training, ShardWork):
+            training.begin_from(self._start.step, self._start.params, self._start.statistics or {})
+        return training
 
     def _list_senders(self, share: Share, diameter: int) -> Generator[PlannedExchange, Inbox, Share]:
         """The planned share with the senders of the neighbours, from the lists that all agents sign."""
@@ -128,14 +152,14 @@ class SiteWork:
         index = len(self._planning) + len(self._summing)
         lists = SenderLists(own, self._signatures, find_senders(topology.combination[0], own.agent))
         self._summing = (*self._summing, *expect_lists(lists, own, index, diameter))
-        pairs = yield from label_exchanges("site", 0, flood_lists(lists, own, index, diameter))
+        pairs = yield from label_exchanges("site", self._start.step, flood_lists(lists, own, index, diameter))
         return add_senders(share, [pairs])
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         step, number = position
-        if step == 0 and number < len(self._planning):
+        if step == self._start.step and number < len(self._planning):
             return self._planning[number]
-        if step == 0 and self._summing is not None:
+        if step == self._start.step and self._summing is not None:
             number -= len(self._planning)
             return self._summing[number] if number < len(self._summing) else None
         if self.training is None:
@@ -145,7 +169,7 @@ class SiteWork:
     def _check_origin(self) -> None:
         """Refuse a plan of other data or settings."""
         origin = self._planned / "origin"
-        if not origin.is_file() or origin.read_bytes() != fingerprint(self._shard).encode():
+        if not origin.is_file() or origin.read_bytes() != self._origin.encode():
             raise GossamerError(
                 f"{self._folder} belongs to other data or settings than this site's shard; give the run another name "
                 "at every site, or move the folder away to let all agents begin anew"
@@ -169,12 +193,12 @@ class SiteWork:
         keep = checkpoints_to_keep(diameter, settings)
         planned = Shard(self._shard.membership, share, settings, keep, self._shard.identity)
         make_private(self._planned)
-        write_atomically(self._planned / "origin", fingerprint(self._shard).encode(), PRIVATE)
+        write_atomically(self._planned / "origin", self._origin.encode(), PRIVATE)
         write_shard(self._planned, planned)
         return planned
 
 
-def _bound_message_bytes(shard: SiteShard) -> int:
+def bound_message_bytes(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
     features, settings = int(data.features.shape[-1]), shard.settings

@@ -73,6 +73,7 @@ class Options(TypedDict, total=False):
     boundary_codec: str
     evaluate_every: int | None
     measure: str
+    evict_after: float | None
     checkpoint_every: int
     dtype: str
     threads: int

@@ -122,6 +122,23 @@ def check_patience(patience: int, keep: str) -> None:
         )
 
 
+def check_changes(settings: "Settings") -> None:
+    """Refuse agents that come and go where what protects them needs to know all of them in advance."""
+    if settings.evict_after is None:
+        return
+    fixed = {
+        "consensus = 'masked'": settings.masks,
+        f"encoder = {settings.encoder}": settings.encoder > 0,
+        f"privacy = {settings.privacy!r}": settings.privacy != "none",
+    }
+    for name, given in fixed.items():
+        if given:
+            raise ValueError(
+                f"{name} needs agents that stay the same, and with evict_after = {settings.evict_after:g} they may "
+                "leave and join; give one of the two"
+            )
+
+
 def describe_unknown(names: Iterable[str], known: Sequence[str], source: str) -> list[str]:
     """A line for each name that is not known, with the nearest one that is."""
     unknown = islice((name for name in names if name not in known), MOST_COMPLAINTS)

@@ -129,6 +129,13 @@ class Settings(NetworkSettings):
     measure: Annotated[str, AfterValidator(known.MEASURE_NAMES.check)] = Field(
         default="auto", description=f"When peers measure their disagreement and g^t: {known.MEASURE_NAMES}."
     )
+    evict_after: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_FACTOR,
+        description="Peers may leave and join while they train, and one that is silent for so many seconds is removed; "
+        "0 removes none. By default the agents of a run stay the same.",
+    )
     checkpoint_every: int = Field(default=100, ge=1, le=MOST_STEPS, description="Steps between two checkpoints.")
     dtype: Annotated[str, AfterValidator(known.DTYPE_NAMES.check)] = Field(
         default="float32", description=f"Numbers: {known.DTYPE_NAMES}."
@@ -152,6 +159,7 @@ class Settings(NetworkSettings):
         checks.check_patience(self.patience, self.keep)
         checks.check_masking(self.consensus, self.compress)
         checks.check_protection(self)
+        checks.check_changes(self)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":

@@ -94,7 +94,7 @@ def take_site(
     """Check and return the data of a site, and its row of C if there is one."""
     vertices = arrays.take_vertices()
     n = len(vertices)
-    owner = _take_owner(arrays, n, settings.agents, known)
+    owner = _take_owner(arrays, n, 1 + max(known), known)
     own = owner == agent
     if not own.any():
         arrays.refuse("owner", f"at least one vertex of agent {agent}", "none")

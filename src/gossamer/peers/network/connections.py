@@ -165,7 +165,7 @@ class Connections:
             found = self._remove(descriptor)
             return ("unknown", False) if found is None else (found.address, found.delivered_bytes > 0)
 
-    def on_delivered(self, descriptor: int, sender: int, sizes: list[int]) -> None:
+    def on_delivered(self, descriptor: int, sender: int | str, sizes: list[int]) -> None:
         """Handle a message of a sender that was read, with parts of these sizes."""
         overhead = CURVE_OVERHEAD * self._encrypted
         with self._lock:

@@ -7,6 +7,7 @@ been handled. An event takes constant work; `on_interval` is called at a fixed r
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,17 +25,20 @@ class ConnectionMonitor:
     def __init__(self, context: zmq.Context[Any], on_interval: Callable[[], None]) -> None:
         self.error: Exception | None = None  # of a handler, to be raised elsewhere
         self._context, self._on_interval = context, on_interval
-        self._handlers: dict[Any, tuple[Any, Callable[[int, int], None]]] = {}
+        self._handlers: dict[Any, Callable[[int, int], None]] = {}  # by reader; the thread's own
+        self._new: deque[tuple[Any, Callable[[int, int], None]]] = deque()  # readers that the thread has not seen yet
+        self._followed: list[Any] = []  # sockets
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def follow(self, socket: Any, events: int, on_event: Callable[[int, int], None]) -> None:
-        """Handle the events of a socket; to be called before `start`. `on_event` takes an event's kind and number."""
-        name = f"inproc://monitor-{len(self._handlers)}"
+        """Handle the events of a socket, from the next round on. `on_event` takes an event's kind and number."""
+        name = f"inproc://monitor-{len(self._followed)}"
         socket.monitor(name, events | zmq.EVENT_MONITOR_STOPPED)
         reader = self._context.socket(zmq.PAIR)
         reader.setsockopt(zmq.RCVHWM, 1)
         reader.connect(name)
-        self._handlers[reader] = socket, on_event
+        self._followed.append(socket)
+        self._new.append((reader, on_event))
 
     def start(self) -> None:
         self._thread.start()
@@ -43,16 +47,19 @@ class ConnectionMonitor:
         """Stop the thread; a second call does nothing."""
         if self._thread.ident is None:
             self._thread.start()  # it closes the sockets that it reads from
-        for socket, _ in list(self._handlers.values()):
+        for socket in self._followed:
             socket.disable_monitor()  # while events are still being read: ZeroMQ may block until they are
+        self._followed.clear()
         self._thread.join()
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        for reader in self._handlers:
-            poller.register(reader, zmq.POLLIN)
         due = time.monotonic()
-        while self._handlers:
+        while self._handlers or self._new:
+            while self._new:
+                reader, on_event = self._new.popleft()
+                self._handlers[reader] = on_event
+                poller.register(reader, zmq.POLLIN)
             for reader, _ in poller.poll(int(1000 * ROUND_INTERVAL)):
                 if not self._read(reader):
                     poller.unregister(reader)
@@ -64,7 +71,7 @@ class ConnectionMonitor:
 
     def _read(self, reader: Any) -> bool:
         """Handle events, up to EVENTS_PER_ROUND; return False once the socket's monitor has stopped."""
-        on_event = self._handlers[reader][1]
+        on_event = self._handlers[reader]
         for _ in range(EVENTS_PER_ROUND):
             try:
                 kind, number = _EVENT.unpack(reader.recv(_NOBLOCK))

@@ -14,7 +14,7 @@ more than a handshake is closed.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -68,13 +68,14 @@ def derive_public_key(secret: str) -> str:
 
 
 class _AllowList:
-    """Keys that may complete the handshake, as ZeroMQ's authenticator asks for them."""
+    """Keys that may complete the handshake, as ZeroMQ's authenticator asks for them: those of neighbours, and of others
+    that are admitted so that they can ask to join."""
 
     def __init__(self, keys: Mapping[str, int]) -> None:
-        self.keys = keys
+        self.keys, self.admitted = keys, frozenset[str]()
 
     def callback(self, domain: str, key: bytes) -> bool:
-        return key.decode() in self.keys
+        return key.decode() in self.keys or key.decode() in self.admitted
 
 
 class Sockets:
@@ -88,9 +89,11 @@ class Sockets:
         secret: str | None,
         largest: int,
         on_refused: OnRefused = lambda sender, reason, detail: None,
+        spare: int = 0,
     ) -> None:
         """`largest` is the size in bytes of the largest message that may arrive. Without a secret key the network is
-        trusted, and anyone on it can claim to be any agent. `on_refused` is called from two threads."""
+        trusted, and anyone on it can claim to be any agent. `on_refused` is called from two threads. With `spare`, so
+        many agents that are no neighbours yet may connect, too."""
         self.bytes_in: Counter[int] = Counter()
         self.bytes_out: Counter[int] = Counter()
         self.dropped = 0
@@ -101,7 +104,11 @@ class Sockets:
         self._secret = secret
         self._authenticator = None
         self._outgoing: dict[int, Any] = {}
+        self._agent, self._takes_strangers = agent, spare > 0
+        self._requests: list[tuple[str, memoryview]] = []
+        self._allowed = _AllowList(self._senders)
         self._addresses = {z: contact.address for z, contact in neighbours.items()}
+        self._keys = {z: contact.key for z, contact in neighbours.items()}
         self._port = int(address.rpartition(":")[2])
         self._enforced_at = time.monotonic()
         self._handshake_failure = ""  # of the connection that is closed next
@@ -110,7 +117,7 @@ class Sockets:
         if secret is not None:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
-            self._authenticator.configure_curve_callback(AUTH_DOMAIN.decode(), _AllowList(self._senders))
+            self._authenticator.configure_curve_callback(AUTH_DOMAIN.decode(), self._allowed)
         self._listener = self._make_socket(zmq.ROUTER)
         self._listener.setsockopt(zmq.RCVHWM, RECEIVE_QUEUE)
         self._listener.setsockopt(zmq.MAXMSGSIZE, largest + MESSAGE_MARGIN)
@@ -124,13 +131,12 @@ class Sockets:
         self._poller = zmq.Poller()
         self._poller.register(self._listener, zmq.POLLIN)
         max_held = (RECEIVE_QUEUE + 1) * (largest + MESSAGE_MARGIN) + KERNEL_BUFFER
-        self._connections = Connections(max_held, len(neighbours), secret is not None, self._on_shutdown)
+        self._connections = Connections(max_held, len(neighbours) + spare, secret is not None, self._on_shutdown)
         self._monitor = ConnectionMonitor(self._context, self._enforce_limits)
         self._monitor.follow(self._listener, INCOMING_EVENTS, self._on_incoming)
         try:
             for z, contact in neighbours.items():
-                self._outgoing[z] = self._make_outgoing(agent, contact)
-                self._monitor.follow(self._outgoing[z], OUTGOING_EVENTS, partial(self._on_outgoing, z))
+                self._prepare_outgoing(z, contact)
             self._monitor.start()
             self._listener.bind(f"tcp://{address}")
             for z in neighbours:
@@ -153,6 +159,35 @@ class Sockets:
             return
         self.bytes_out[neighbour] += len(message)
 
+    def admit(self, keys: Iterable[str]) -> None:
+        """Let agents with these keys connect as well, and no others that were admitted before."""
+        self._allowed.admitted = frozenset(keys)
+
+    def add_neighbour(self, neighbour: int, contact: Contact) -> None:
+        """Connect to a new neighbour, or to one whose address or key has changed."""
+        before = self._addresses.get(neighbour), self._keys.get(neighbour)
+        if before == (contact.address, contact.key):
+            return
+        if neighbour in self._outgoing:
+            with contextlib.suppress(zmq.ZMQError):
+                self._outgoing[neighbour].disconnect(f"tcp://{self._addresses[neighbour]}")
+            self._connections.on_disconnected(neighbour)
+            self._broken_since.pop(neighbour, None)
+            if contact.key is not None:
+                self._outgoing[neighbour].curve_serverkey = contact.key.encode()
+        self._addresses[neighbour] = contact.address
+        if neighbour not in self._outgoing:
+            self._prepare_outgoing(neighbour, contact)
+        if contact.key is not None:  # a former key stays known: the agent may still use it
+            self._senders[contact.key] = neighbour
+        self._keys[neighbour] = contact.key
+        self._outgoing[neighbour].connect(f"tcp://{contact.address}")
+
+    def take_requests(self) -> list[tuple[str, memoryview]]:
+        """The messages that `receive` has read of agents that are admitted and no neighbours, by key."""
+        taken, self._requests = self._requests, []
+        return taken
+
     def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
         """Messages that have arrived, by sender; wait at most so long for a first one."""
         if self._monitor.error is not None:
@@ -171,6 +206,10 @@ class Sockets:
                 if sender is None:
                     continue
                 self._connections.on_delivered(frame.get(zmq.SRCFD), sender, sizes)
+                if isinstance(sender, str):
+                    if len(sizes) == 1 and len(self._requests) < RECEIVE_QUEUE:
+                        self._requests.append((sender, frame.buffer))
+                    continue
                 self.bytes_in[sender] += sum(sizes)
                 if len(sizes) == 1:
                     arrived.append((sender, frame.buffer))
@@ -248,13 +287,23 @@ class Sockets:
         self.refused[reason] += 1
         self._on_refused(sender, reason, detail)
 
-    def _sender(self, claimed: bytes, frame: Any) -> int | None:
+    def _sender(self, claimed: bytes, frame: Any) -> int | str | None:
+        """The neighbour that a message comes from; the key of an agent that is admitted."""
         if self._secret is not None:
-            return self._senders.get(frame.get("User-Id"))
-        if claimed.isdigit() and len(claimed) < 10 and int(claimed) in self._outgoing:
-            return int(claimed)
+            key = frame.get("User-Id")
+            return self._senders.get(key, key if key in self._allowed.admitted else None)
+        if claimed.isdigit() and len(claimed) < 10:
+            if int(claimed) in self._outgoing:
+                return int(claimed)
+            if self._takes_strangers:
+                return claimed.decode()
         self._refuse(frame.get("Peer-Address"), "sender", repr(claimed)[:40])
         return None
+
+    def _prepare_outgoing(self, neighbour: int, contact: Contact) -> None:
+        """Make the socket that sends to a neighbour; it is not connected yet."""
+        self._outgoing[neighbour] = self._make_outgoing(self._agent, contact)
+        self._monitor.follow(self._outgoing[neighbour], OUTGOING_EVENTS, partial(self._on_outgoing, neighbour))
 
     def _make_outgoing(self, agent: int, contact: Contact) -> Any:
         if self._secret is not None and contact.key is None:

@@ -4,7 +4,10 @@ Messages may be lost; a link keeps their order while its connection lasts. `sock
 """
 
 from collections import Counter
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+from gossamer.peers.network.addresses import Contact
 
 
 class Transport(Protocol):
@@ -37,3 +40,17 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close all connections, whatever has not been read; a second call does nothing."""
+
+
+@runtime_checkable
+class OpenTransport(Transport, Protocol):
+    """A transport whose neighbours may change."""
+
+    def admit(self, keys: Iterable[str]) -> None:
+        """Let agents with these CURVE keys connect, too, and no others that were admitted before."""
+
+    def add_neighbour(self, neighbour: int, contact: Contact) -> None:
+        """Connect to a new neighbour, or to one whose address or key has changed."""
+
+    def take_requests(self) -> list[tuple[str, memoryview]]:
+        """Return the messages of agents that are admitted and no neighbours, with their keys."""

@@ -19,7 +19,7 @@ class RecoveryStore(Protocol):
     def set_epoch(self, epoch: int) -> None: ...
 
     def steps(self) -> Sequence[int]:
-        """Return the steps that the agent can restore, ascending; step 0 is always among them."""
+        """Return the steps that the agent can restore, ascending; step 0 is always among them, unless it has joined."""
 
     def discard(self, diverged: int, start: int) -> None:
         """Remove checkpoints that may have led to the divergence at a step of a training that began at `start`."""
@@ -47,4 +47,6 @@ class ProtocolConfig:
     max_step_gap: int = 1  # steps that a neighbour can be ahead: those from one exchange with it to the next
     encrypted: bool = False  # encrypted links authenticate every byte, so that frames need no checksum
     signatures: Signatures = UNSIGNED
+    joined: frozenset[int] = frozenset()  # agents that were no members at first, who may be unable to restore step 0
+    first: int = 0  # the first step after planning, before which an agent can take over another's weights
     on_demand: bool = False  # steps begin when this agent is asked to, or a neighbour has begun: inference

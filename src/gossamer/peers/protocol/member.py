@@ -48,15 +48,16 @@ class Member:
         self,
         config: ProtocolConfig,
         store: RecoveryStore,
-        begin: Callable[[int, bytes], Program],
+        begin: Callable[[int, bytes, tuple[int, ...]], Program],
         expectations: Expectations,
         send: Callable[[int, bytes], None],
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`begin` makes the program from a restorable step of a session; `expectations` are those of a position."""
+        """`begin` makes the program from a restorable step of a session, given the agents that cannot restore it;
+        `expectations` are those of a position."""
         self.config, self.membership, self.store = config, config.membership, store
-        self._begin, self._expectations, self._send, self._on_refused = begin, expectations, send, on_refused
+        self._begin, self._expectations, self._send, self.on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
         self.refused: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without retransmissions
@@ -74,6 +75,10 @@ class Member:
         self.waiting_since, self._requests = now, 0
         self.wake_at = now  # when to call `tick`
         self._open_epoch(store.epoch() + 1, now)
+
+    @property
+    def agent(self) -> int:
+        return self.membership.agent
 
     @property
     def finished(self) -> bool:
@@ -143,7 +148,7 @@ class Member:
 
     def _refuse(self, sender: int, refused: RefusedError) -> None:
         self.refused[refused.reason] += 1
-        self._on_refused(sender, refused)
+        self.on_refused(sender, refused)
 
     def _check_violations(self, now: float) -> None:
         for sender in self.exchanges.waiting_for if self._requests >= MAX_VIOLATION_REQUESTS else ():
@@ -241,9 +246,9 @@ class Member:
         """Begin the program of this epoch once the statements of all agents are known."""
         restorable = self.statements.restorable
         if not self.exchanges.running and not self._program_ended and len(restorable) == self.membership.num_agents:
-            step = max(set.intersection(*(set(one.steps) for one in restorable.values())))
-            session = self.statements.name_session()
-            self._run(lambda: self.exchanges.begin(self._begin(step, session), step), now)
+            step = self.statements.find_common_step()
+            session, unable = self.statements.name_session(), self.statements.find_unable(step)
+            self._run(lambda: self.exchanges.begin(self._begin(step, session, unable), step), now)
             self._advance_if_complete(now)
 
     def _on_frame(self, header: FrameHeader, message: Buffer, now: float) -> None:

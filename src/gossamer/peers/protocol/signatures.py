@@ -85,6 +85,11 @@ def make_keyring(secret: str, verify_keys: Sequence[str | None], agent: int) -> 
     return Keyring(_derive_signing_key(secret), tuple(VerifyKey(decode_key(key)) for key in keys))
 
 
+def make_verifier(secret: str, verify_keys: Sequence[str]) -> Keyring:
+    """The keyring of an agent that may be no member of those with these keys (Z85), or one with another key."""
+    return Keyring(_derive_signing_key(secret), tuple(VerifyKey(decode_key(key)) for key in verify_keys))
+
+
 def derive_verify_key(secret: str) -> str:
     """The verify key (Z85) of the agent with this CURVE secret (Z85)."""
     return encode_key(bytes(_derive_signing_key(secret).verify_key))

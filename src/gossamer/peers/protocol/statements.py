@@ -45,13 +45,13 @@ def sign_restorable(
     """An agent's statement of the steps that it can restore in an epoch."""
     chosen = tuple(steps)
     body = SUBJECT.pack(RESTORABLE, agent) + EPOCH.pack(epoch, incarnation) + b"".join(map(STEP.pack, chosen))
-    return Statement(agent, body + signatures.sign(_bind_to_run(run, body)), epoch, incarnation, chosen)
+    return Statement(agent, body + signatures.sign(bind_to_run(run, body)), epoch, incarnation, chosen)
 
 
 def sign_done(run: str, signatures: Signatures, agent: int) -> Statement:
     """An agent's statement that its result is on its disk."""
     body = SUBJECT.pack(DONE, agent)
-    return Statement(agent, body + signatures.sign(_bind_to_run(run, body)))
+    return Statement(agent, body + signatures.sign(bind_to_run(run, body)))
 
 
 class StatementTable:
@@ -111,6 +111,24 @@ class StatementTable:
             digest.update(STEP.pack(len(one.steps)) + b"".join(map(STEP.pack, one.steps)))
         return digest.digest()
 
+    def find_common_step(self) -> int:
+        """The latest step that all agents can restore. One that has joined and can restore none takes over the weights
+        of another when the agents plan, and so goes along with every step before."""
+        able = {agent: set(one.steps) for agent, one in self.restorable.items() if one.steps}
+        common = set.intersection(*able.values()) if able else set()
+        if common and len(able) == len(self.restorable):
+            return max(common)
+        founders = [steps for agent, steps in able.items() if agent not in self._config.joined]
+        for steps in (common, set.intersection(*founders) if founders else set()):
+            older = {step for step in steps if step < self._config.first}
+            if older:
+                return max(older)
+        return 0
+
+    def find_unable(self, step: int) -> tuple[int, ...]:
+        """The agents that cannot restore a step."""
+        return tuple(agent for agent, one in sorted(self.restorable.items()) if step not in one.steps)
+
     def contradicts_own(self, received: Mapping[int, Statement]) -> bool:
         """Return whether a statement about this agent differs from its own in the same epoch: it made it before it lost
         its disk."""
@@ -140,7 +158,8 @@ class StatementTable:
         epoch, incarnation = EPOCH.unpack_from(content, SUBJECT.size)
         steps = tuple(number for (number,) in STEP.iter_unpack(content[begin:end]))
         ascending = all(a < b for a, b in pairwise(steps))
-        if not ascending or steps[:1] != (0,) or len(steps) > self._config.keep + 1 or steps[-1] > self._config.steps:
+        begins = steps[:1] == (0,) or agent in self._config.joined
+        if not ascending or not begins or len(steps) > self._config.keep + 1 or steps[-1:] > (self._config.steps,):
             raise RefusedError("malformed", "steps that nobody can restore")
         return Statement(agent, content, epoch, incarnation, steps)
 
@@ -148,7 +167,7 @@ class StatementTable:
         signatures = self._config.signatures
         end = len(statement.content) - signatures.size
         body, signature = statement.content[:end], statement.content[end:]
-        if not signatures.verifies(statement.agent, _bind_to_run(self._membership.run, body), signature):
+        if not signatures.verifies(statement.agent, bind_to_run(self._membership.run, body), signature):
             what = "that it is done" if statement.epoch is None else f"its steps of epoch {statement.epoch}"
             raise RefusedError("signature", f"agent {statement.agent} has not signed {what}")
 
@@ -163,6 +182,6 @@ def max_status_bytes(config: ProtocolConfig) -> int:
     return max_status_length(config.membership.num_agents, (restorable, done))
 
 
-def _bind_to_run(run: str, body: bytes) -> bytes:
+def bind_to_run(run: str, body: bytes) -> bytes:
     """The bytes that are signed: a statement of one run and of no other."""
     return b"gossamer" + digest_run(run) + body

@@ -1,8 +1,10 @@
 """The wire format: a fixed header and the bytes behind it. Nothing is used before it is checked.
 
-Two kinds of messages cross a link. A Frame carries the rows or weights of one exchange of Algorithm 1: HEADER,
-FRAME_HEADER and raw numbers. A Status carries the sender's progress, HEADER and a msgpack map; it may be lost,
-duplicated or late without harm.
+Two kinds of messages cross a link in every run. A Frame carries the rows or weights of one exchange of Algorithm 1:
+HEADER, FRAME_HEADER and raw numbers. A Status carries the sender's progress, HEADER and a msgpack map; it may be lost,
+duplicated or late without harm. So may the three kinds of runs whose membership changes, HEADER and a msgpack map, too:
+Ballots are votes on what follows a membership, a Decision is what was decided, a JoinRequest comes from an agent that
+is no member. Their senders are ids (terms.py), those of the others numbers in the membership.
 
 Reading has two stages. `decode` reads headers alone: of a frame it returns the FrameHeader, to be checked against the
 plan. `read_payload` then reads the numbers, without copying them if possible.
@@ -27,7 +29,7 @@ WIRE_VERSION = 5
 HEADER = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
 FRAME_HEADER = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
 PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
-STATUS, FRAME = 0, 1
+STATUS, FRAME, BALLOTS, DECISION, JOIN = range(5)
 DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
 # Evaluation; training; planning between sites; between two stages; the end of a run; inference after it
 PLANS = ("full", "train", "site", "hand-over", "closing", "inference")
@@ -105,17 +107,50 @@ class Status:
     waiting: Position | None = None
 
 
-@lru_cache(maxsize=8)
+@dataclass(frozen=True)
+class Ballots:
+    """Votes on what follows a membership (paxos.py)."""
+
+    sender: int
+    votes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows a membership: the certificate of a decision, and, of the first, the verify keys of membership 0."""
+
+    sender: int
+    certificate: tuple[bytes, ...]
+    founders: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """An agent that is no member asks to become one."""
+
+    sender: int
+    known: int  # decisions that it knows
+    entry: bytes  # its entry in the next membership (terms.py)
+
+
+Message = Ballots | Decision | JoinRequest
+
+
+@lru_cache(maxsize=64)
 def digest_run(run: str) -> bytes:
     """The name of a run in headers and in signed statements."""
     return hashlib.blake2b(run.encode(), digest_size=16).digest()
 
 
-def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
+def encode(message: Frame | Status | Message, run: str, encrypted: bool = False) -> bytes:
     """The bytes of a message. An encrypted link authenticates every byte: there a frame has no checksum."""
     if isinstance(message, Status):
         packed: bytes = msgpack.packb({"facts": message.statements, "waiting": message.waiting})
         return HEADER.pack(WIRE_VERSION, STATUS, message.sender, digest_run(run), message.epoch) + packed
+    if not isinstance(message, Frame):
+        kind = {Ballots: BALLOTS, Decision: DECISION, JoinRequest: JOIN}[type(message)]
+        packed = msgpack.packb({name: value for name, value in vars(message).items() if name != "sender"})
+        return HEADER.pack(WIRE_VERSION, kind, message.sender, digest_run(run), 0) + packed
     numbers = message.rows.contiguous().numpy()
     shape = numbers.shape
     return b"".join(
@@ -139,7 +174,47 @@ def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
 
 def is_of_run(message: Buffer, run: str) -> bool:
     """Return whether a message names a run in its header."""
-    return len(message) >= HEADER.size and HEADER.unpack_from(message)[3] == digest_run(run)
+    return find_run_digest(message) == digest_run(run)
+
+
+def find_run_digest(message: Buffer) -> bytes | None:
+    """The run that a message names in its header, as a digest; None if it has no header."""
+    return HEADER.unpack_from(message)[3] if len(message) >= HEADER.size else None
+
+
+def find_kind(message: Buffer) -> int | None:
+    """The kind in the header of a message, if it has one."""
+    return HEADER.unpack_from(message)[1] if len(message) >= HEADER.size else None
+
+
+def find_sender(message: Buffer) -> int:
+    """The sender that a message claims in its header."""
+    if len(message) < HEADER.size:
+        raise RefusedError("malformed", f"{len(message)} bytes")
+    return int(HEADER.unpack_from(message)[2])
+
+
+def decode_change(message: Buffer, run: str, sender: int, longest: int) -> Message:
+    """Decode votes, a decision or a request of this run from the agent whose key the link belongs to."""
+    kind, _ = _check_header(message, run, sender)
+    if len(message) > longest:
+        raise RefusedError("malformed", f"kind {kind} with {len(message)} bytes")
+    tables = _unpack_map(message[HEADER.size :])
+
+    def take_list(name: str) -> tuple[bytes, ...]:
+        found = tables.get(name)
+        if not isinstance(found, list) or not all(isinstance(part, bytes) for part in found):
+            raise RefusedError("malformed", f"a message without {name}")
+        return tuple(found)
+
+    if kind == BALLOTS:
+        return Ballots(sender, take_list("votes"))
+    if kind == DECISION:
+        return Decision(sender, take_list("certificate"), take_list("founders"))
+    known, entry = tables.get("known"), tables.get("entry")
+    if kind != JOIN or type(known) is not int or not 0 <= known < 1 << 32 or not isinstance(entry, bytes):
+        raise RefusedError("malformed", "a request to join that cannot be read")
+    return JoinRequest(sender, known, entry)
 
 
 def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
@@ -151,9 +226,19 @@ def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
 def decode(message: Buffer, run: str, sender: int, longest: int = 1 << 16) -> FrameHeader | Status:
     """Decode a status, or the header of a frame, of this run from the agent whose key the link belongs to. A payload
     is measured and not read; no status is longer than `longest`."""
+    kind, epoch = _check_header(message, run, sender)
     size = len(message)
-    if size < HEADER.size:
-        raise RefusedError("malformed", f"{size} bytes")
+    if kind == FRAME and size >= PAYLOAD_OFFSET:
+        return _read_frame_header(message, sender, epoch)
+    if kind == STATUS and size <= longest:
+        return _read_status(message[HEADER.size :], sender, epoch)
+    raise RefusedError("malformed", f"kind {kind} with {size} bytes")
+
+
+def _check_header(message: Buffer, run: str, sender: int) -> tuple[int, int]:
+    """The kind and the epoch in the header of a message of this run from this agent."""
+    if len(message) < HEADER.size:
+        raise RefusedError("malformed", f"{len(message)} bytes")
     version, kind, claimed, digest, epoch = HEADER.unpack_from(message)
     if version != WIRE_VERSION:
         raise RefusedError("version", str(version))
@@ -161,11 +246,7 @@ def decode(message: Buffer, run: str, sender: int, longest: int = 1 << 16) -> Fr
         raise RefusedError("run", digest.hex())
     if claimed != sender:
         raise RefusedError("sender", str(claimed))
-    if kind == FRAME and size >= PAYLOAD_OFFSET:
-        return _read_frame_header(message, sender, epoch)
-    if kind == STATUS and size <= longest:
-        return _read_status(message[HEADER.size :], sender, epoch)
-    raise RefusedError("malformed", f"kind {kind} with {size} bytes")
+    return kind, epoch
 
 
 def _read_frame_header(message: Buffer, sender: int, epoch: int) -> FrameHeader:
@@ -182,13 +263,29 @@ def _read_frame_header(message: Buffer, sender: int, epoch: int) -> FrameHeader:
     return FrameHeader(sender, epoch, position, PLANS[plan], PHASES[phase], index, numbers, tuple(shape), checksum)
 
 
-def _read_status(body: Buffer, sender: int, epoch: int) -> Status:
+def pack_value(value: object) -> bytes:
+    """A value of lists, numbers and texts as msgpack."""
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack_value(body: Buffer, most_text: int = 256) -> Any:
+    """The value in a body of msgpack, with texts of so many bytes at most."""
     try:
-        tables = msgpack.unpackb(body, max_str_len=256, max_map_len=8, max_ext_len=0)
+        return msgpack.unpackb(body, max_str_len=most_text, max_map_len=8, max_ext_len=0)
     except Exception as error:  # msgpack names a dozen kinds; all mean the same here
         raise RefusedError("malformed", type(error).__name__) from None
+
+
+def _unpack_map(body: Buffer) -> dict[Any, Any]:
+    tables = unpack_value(body)
     if not isinstance(tables, dict):
-        raise RefusedError("malformed", "a status that is not a map")
+        raise RefusedError("malformed", "a body that is not a map")
+    return tables
+
+
+def _read_status(body: Buffer, sender: int, epoch: int) -> Status:
+    tables = _unpack_map(body)
     statements, waiting = tables.get("facts"), tables.get("waiting")
     if not isinstance(statements, list) or not all(isinstance(one, bytes) for one in statements):
         raise RefusedError("malformed", "a status without its statements")

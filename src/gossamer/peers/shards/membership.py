@@ -12,6 +12,7 @@ from gossamer.peers.network.addresses import Contact, check_distinct
 from gossamer.peers.shards.manifests import MemberManifest
 from gossamer.runs.shares import REMEDY
 
+MAX_AGENT = 1 << 31  # of agents that may join
 AGENT_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -41,17 +42,19 @@ def membership_fields(membership: Membership) -> dict[str, object]:
     }
 
 
-def read_membership(manifest: MemberManifest, num_agents: int, path: str) -> Membership:
-    """The membership in a manifest, checked against the number of agents in its settings."""
+def read_membership(manifest: MemberManifest, num_agents: int, path: str, changes: bool = False) -> Membership:
+    """The membership in a manifest, checked against the number of agents in its settings; where a run's agents may
+    change, others have higher numbers."""
     m, agent = num_agents, manifest.agent
-    if agent >= m:
+    most = MAX_AGENT if changes else m
+    if agent >= most:
         raise GossamerError(f"{path}: agent should be 0 to {m - 1}, as settings.agents is {m}; found {agent}; {REMEDY}")
     neighbours: dict[int, Contact] = {}
     for name, stored in manifest.neighbours.items():
-        number = int(name) if AGENT_NUMBER.fullmatch(name) else m
-        if number >= m or number == agent:
+        number = int(name) if AGENT_NUMBER.fullmatch(name) else most
+        if number >= most or number == agent:
             raise GossamerError(
-                f"{path}: neighbours should be numbered 0 to {m - 1} without {agent}, found {shown(name)}; {REMEDY}"
+                f"{path}: neighbours should be numbered 0 to {most - 1} without {agent}, found {shown(name)}; {REMEDY}"
             )
         neighbours[number] = stored.contact()
     if not neighbours and m > 1:

@@ -26,7 +26,7 @@ from gossamer.peers.network.keys import read_key, split_key
 from gossamer.peers.network.sockets import derive_public_key
 from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
-from gossamer.peers.shards.membership import Membership, membership_fields, read_membership
+from gossamer.peers.shards.membership import MAX_AGENT, Membership, membership_fields, read_membership
 from gossamer.peers.shards.site_files import read_combination, read_members, read_neighbours, read_site_file
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings, make_settings
@@ -84,9 +84,11 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     given = read_site_file(path)
     settings = _settings(path, given.settings)
     agent, m = given.agent, settings.agents
-    if not 0 <= agent < m:
-        raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}; got {shown(agent)}")
-    neighbours, keys = _neighbours(path, given.neighbours, agent, m)
+    most = MAX_AGENT if settings.evict_after is not None else m
+    if not 0 <= agent < most:
+        also = "" if most == m else f" if it takes part from the start, and at most {most - 1} if it joins"
+        raise GossamerError(f"{path}: agent must be 0 to {m - 1}, as settings.agents is {m}{also}; got {shown(agent)}")
+    neighbours, keys = _neighbours(path, given.neighbours, agent, most)
     data = read_site(path.parent / given.data, agent, given.classes, given.task)
     settings = settings.fit_to(data.task, data.batch)  # a site does not know at which times others have examples
     if settings.encodes:
@@ -102,6 +104,8 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
         )
     secret = None if given.secret is None else read_key(path.parent / given.secret)
     weights = None
+    if given.combination is not None and agent >= m:
+        raise GossamerError(f"{path}: C is made anew when agents join; leave combination out")
     if given.combination is not None:
         weights = _row_of_c(path.parent / given.combination, agent, m, neighbours)
     if uses_masks(settings):
@@ -133,10 +137,10 @@ def _settings(path: Path, values: dict[str, Any]) -> Settings:
     return make_settings(values, source=str(path))
 
 
-def _neighbours(path: Path, table: dict[str, Any], agent: int, m: int) -> tuple[dict[int, Contact], dict[int, str]]:
+def _neighbours(path: Path, table: dict[str, Any], agent: int, most: int) -> tuple[dict[int, Contact], dict[int, str]]:
     """The contacts of the neighbours, and the verify keys of those that have keys."""
     found, verify_keys = dict[int, Contact](), dict[int, str]()
-    for z, entry in read_neighbours(path, table, agent, m).items():
+    for z, entry in read_neighbours(path, table, agent, most).items():
         where = f"{path}, neighbour {z}"
         key = None
         if entry.key is not None:
@@ -156,7 +160,7 @@ def _verify_keys(
             raise GossamerError(f"{path}: member {z} has another key than the one given for agent {z} elsewhere")
     if len(set(found.values())) < len(found):
         raise GossamerError(f"{path}: two agents have the same verify key; give each its own pair")
-    unknown = [k for k in range(m) if k != agent and k not in found]
+    unknown = [k for k in range(m) if k != agent and k not in found and agent < m]  # one that joins is sent them
     if known.keys() - {agent} and unknown:
         raise GossamerError(
             f"{path} has no key of agent {unknown[0]}; what it states is passed on by others, so every site must know "
@@ -229,7 +233,7 @@ def read_site_shard(folder: Path) -> SiteShard:
     manifest, arrays = read_folder(folder, "site.safetensors", SiteManifest)
     path = str(folder / MANIFEST)
     settings = read_stored_settings(manifest.settings, path)
-    membership = read_membership(manifest, settings.agents, path)
+    membership = read_membership(manifest, settings.agents, path, settings.evict_after is not None)
     if settings.agents > MAX_SITES:
         raise GossamerError(f"{path}: settings.agents should be at most {MAX_SITES}, found {settings.agents}")
     agent = membership.agent

@@ -1,0 +1,267 @@
+"""A peer in a run whose agents may leave and join: the protocol of group.py with its disk, its keys and its transport.
+
+The operator's wishes come as files: `leave` in the folder of the run (`gossamer leave`), and the agent's allow-list
+(`gossamer admit`), which are looked at while the agent trains.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gossamer.files import PRIVATE, read_bytes, write_atomically
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
+from gossamer.peers.evaluation_log import EvaluationLog
+from gossamer.peers.identity import Identity
+from gossamer.peers.member_work import MemberWork
+from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.transport import OpenTransport, Transport
+from gossamer.peers.network.z85 import KEY_LENGTH
+from gossamer.peers.progress import PeerReport, make_outside_report, make_report
+from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.exchanges import Program
+from gossamer.peers.protocol.group import Group, GroupConfig, max_change_bytes
+from gossamer.peers.protocol.member import Member
+from gossamer.peers.protocol.signatures import UNSIGNED
+from gossamer.peers.protocol.terms import Entry, Term
+from gossamer.peers.protocol.wire import Buffer, RefusedError
+from gossamer.peers.refusals import RefusalLog
+from gossamer.peers.shards.restriction import find_contact
+from gossamer.peers.shards.shard import max_step_gap
+from gossamer.peers.shards.sites import SiteShard
+from gossamer.peers.site_work import bound_message_bytes
+from gossamer.peers.steps import StepCodes
+from gossamer.peers.term_folders import TermStore, term_folder
+from gossamer.runs.trained import MEAN_FILE
+
+LEAVE_FILE = "leave"
+SPARE_AGENTS = 64  # that may join, for bounds on messages and connections
+RESULT_FILES = (
+    "metrics.jsonl",
+    "weights.safetensors",
+    MEAN_FILE,
+    "rows.safetensors",
+    "transform.safetensors",
+    "run.json",
+)
+MAX_RESULT_BYTES = 1 << 34
+_logger = logging.getLogger(__name__)
+
+
+def max_changing_bytes(shard: SiteShard) -> int:
+    """Bytes that no message of a run exceeds whose agents may leave and join."""
+    agents = shard.settings.agents + SPARE_AGENTS
+    return 2 * bound_message_bytes(shard) + max_change_bytes(agents) + (1 << 22)
+
+
+class ChangingAgent:
+    """One agent through the memberships of a run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        shard: SiteShard,
+        identity: Identity,
+        transport: OpenTransport,
+        refusals: RefusalLog,
+        now: float,
+    ) -> None:
+        self._folder, self._shard, self._identity, self._transport = folder, shard, identity, transport
+        self._state, self._refusals = run_folder(folder, shard.membership), refusals
+        self._known_keys = {z: contact.key for z, contact in shard.membership.neighbours.items()}
+        self._admitted = frozenset[str]()
+        self._store = TermStore(self._state, self._log_change)
+        agent = shard.membership.agent
+        if agent >= identity.num_founders and not self._store.profile():
+            self._store.set_profile(identity.make_profile())
+        config = GroupConfig(
+            shard.membership.run,
+            agent,
+            tuple(range(identity.num_founders)),
+            tuple(sorted(shard.membership.neighbours)),
+            shard.settings.evict_after or 0.0,
+            identity.sign,
+            identity.make_profile,
+            max_changing_bytes(shard),
+            identity.moved,
+            identity.signs_for,
+            self._admit,
+            identity.founder_keys,
+            identity.learn_founders,
+        )
+        self.log = EvaluationLog(self._state / EVALUATIONS_FILE)
+        self.group = Group(config, self._store, self._make_member, transport.send, now, self._refuse)
+        self.look_around(now)
+
+    @property
+    def state_folder(self) -> Path:
+        """The folder of the last membership that this agent was in."""
+        return term_folder(self._state, self.group.terms[-1].number)
+
+    def look_around(self, now: float) -> None:
+        """Read what the operator wants, to leave, and whose keys may ask to join; and what those agents have sent."""
+        if (self._state / LEAVE_FILE).exists():
+            self.group.leave(now)
+        self._admitted = self._identity.read_admitted()
+        self._transport.admit(key[:KEY_LENGTH] for key in self._admitted)
+        for key, message in self._transport.take_requests():
+            self.group.receive(key, message, now)
+
+    def publish_result(self) -> None:
+        """Copy the result of the last membership into the folder of the run."""
+        source = self.state_folder
+        if source == self._state:
+            return
+        for name in RESULT_FILES:  # run.json last
+            if (source / name).is_file():
+                write_atomically(self._state / name, read_bytes(source / name, MAX_RESULT_BYTES), PRIVATE)
+
+    @property
+    def term_transport(self) -> "TermTransport":
+        """The transport by the numbers of the last membership."""
+        return TermTransport(self._transport, self.group.term)
+
+    @property
+    def late_agents(self) -> "LateAgents":
+        """Answers agents that have not heard of the end yet, by numbers."""
+        return LateAgents(self.group)
+
+    @property
+    def protocol_config(self) -> ProtocolConfig:
+        """Parameters of the last membership's protocol."""
+        assert self.group.member is not None
+        return self.group.member.config
+
+    def _refuse(self, sender: int | str, refused: RefusedError) -> None:
+        self._refusals.add(sender, refused.reason, refused.detail)
+
+    def _admit(self, sender: int | str, entry: Entry) -> None:
+        contact = self._identity.admit(sender, entry, self._admitted, self._known_keys)
+        self._connect(entry.agent, contact.address, contact.key)
+
+    def _connect(self, neighbour: int, address: str, key: str | None) -> None:
+        self._known_keys[neighbour] = key
+        self._transport.add_neighbour(neighbour, Contact(address, key))
+
+    def _make_member(self, terms: Sequence[Term], since: int, send: Callable[[int, bytes], None], now: float) -> Member:
+        term, own, settings = terms[-1], self._shard.membership, self._shard.settings
+        signatures = self._identity.sign(term)
+        folder = term_folder(self._state, term.number)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if term.number:
+            (self._state / "run.json").unlink(missing_ok=True)  # the run goes on
+        self.log = EvaluationLog(folder / EVALUATIONS_FILE)
+        work = MemberWork(self._shard, terms, since, self._state, self.log, signatures, self._identity.find_founder_key)
+        for z in term.find_neighbours(own.agent, own.neighbours):
+            contact = find_contact(own, term, z)
+            self._connect(z, contact.address, contact.key)
+        config = ProtocolConfig(
+            work.shard.membership,
+            settings.torch_dtype,
+            work.steps,
+            work.keep,
+            incarnation=secrets.randbits(62),
+            max_step_gap=max_step_gap(settings),
+            encrypted=signatures is not UNSIGNED,
+            signatures=signatures,
+            joined=term.joined,
+            first=work.first,
+        )
+
+        def begin(step: int, session: bytes, unable: tuple[int, ...]) -> Program:
+            _logger.info(
+                "agent %d: membership %d (agents %s), epoch %d, %s",
+                own.agent,
+                term.number,
+                ", ".join(map(str, term.ids)),
+                work.store.epoch(),
+                "planning" if step < work.first else f"training from step {step - work.first}",
+            )
+            return work.program(step, session, unable)
+
+        def refuse(sender: int, refused: RefusedError) -> None:
+            self._refusals.add(term.ids[sender], refused.reason, refused.detail)
+
+        return Member(config, work.store, begin, work.expectations, send, now, refuse)
+
+    def _log_change(self, number: int, following: tuple[Entry, ...] | None) -> None:
+        agent = self._shard.membership.agent
+        if following is None:
+            return _logger.info("agent %d: the run has finished", agent)
+        _logger.warning(
+            "agent %d: membership %d begins, with the agents %s%s",
+            agent,
+            number + 1,
+            ", ".join(str(entry.agent) for entry in following),
+            "" if agent in {entry.agent for entry in following} else "; this agent is no member",
+        )
+
+    def make_report(self, now: float, serving: Member | None = None) -> PeerReport:
+        """The agent's progress, with ids in place of numbers."""
+        group, own = self.group, self._shard.membership
+        member, term = group.member, group.term
+        if member is None:
+            report = make_outside_report(
+                own.agent,
+                self._shard.settings.steps,
+                group.neighbours,
+                self._transport,
+                self.log,
+                self._refusals,
+                now - group.waiting_since,
+                group.all_done,
+            )
+        else:
+            first = StepCodes(term.number, self._shard.settings.steps).first
+            report = make_report(member, self._transport, self.log, self._refusals, now, first, serving)
+            waits = group.waiting_for if serving is None else [term.ids[number] for number in serving.waiting_for]
+            report["agent"], report["all_done"] = own.agent, group.all_done
+            report["neighbours"], report["waiting_for"] = list(group.neighbours), list(waits)
+        report["membership"], report["members"] = term.number, list(term.ids)
+        report["standing"] = self.describe_standing()
+        return report
+
+    def describe_standing(self) -> str:
+        """One word for how an agent stands to the run."""
+        group = self.group
+        if group.left:
+            return "left"
+        if group.ended:
+            return "finished" if group.member is not None else "outside"
+        if group.member is None:
+            return "joining"
+        if group.split:
+            return "split"
+        return "leaving" if group.leaving else "member"
+
+
+class TermTransport:
+    """A transport whose neighbours have the numbers of a membership; messages of others are dropped."""
+
+    def __init__(self, transport: Transport, term: Term) -> None:
+        self._transport, self._term = transport, term
+
+    def send(self, neighbour: int, message: bytes) -> None:
+        self._transport.send(self._term.ids[neighbour], message)
+
+    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
+        found = self._transport.receive(seconds)
+        return [(self._term.ids.index(sender), message) for sender, message in found if sender in self._term.ids]
+
+    def watch(self, descriptor: int) -> None:
+        self._transport.watch(descriptor)
+
+
+class LateAgents:
+    """Answers messages of a finished run, by the numbers of its last membership."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def receive(self, sender: int, message: Buffer, now: float) -> None:
+        self._group.receive(self._group.term.ids[sender], message, now)
+
+
+def find_wishes_file(folder: Path, shard: SiteShard) -> Path:
+    """The file that asks an agent to leave."""
+    return run_folder(folder, shard.membership) / LEAVE_FILE

@@ -1,0 +1,99 @@
+"""The loop of a peer's process: messages in both directions, reports, and the reasons to end.
+
+It drives one agent's side of the protocol, that of member.py or, where agents may leave and join, that of group.py.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gossamer.errors import GossamerError
+from gossamer.peers.network.transport import Transport
+from gossamer.peers.progress import PeerReport, ProgressLog, join_numbers
+from gossamer.peers.protocol.member import ISOLATION_TIMEOUT
+from gossamer.peers.protocol.wire import Buffer
+from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
+
+BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
+
+
+class MissingNeighbourError(GossamerError):
+    """A neighbour has been silent for longer than the operator allows."""
+
+
+class LeftEarlyError(GossamerError):
+    """The agent has finished, and leaves before it knows that all have."""
+
+
+class Driven(Protocol):
+    """One agent's side of the protocol."""
+
+    @property
+    def agent(self) -> int: ...
+    @property
+    def wake_at(self) -> float: ...
+    @property
+    def all_done(self) -> bool: ...
+    @property
+    def waiting_for(self) -> tuple[int, ...]: ...
+    @property
+    def waiting_since(self) -> float: ...
+    def receive(self, sender: int, message: Buffer, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
+    def may_leave(self, now: float) -> bool: ...
+
+
+def drive(
+    driven: Driven,
+    transport: Transport,
+    refusals: RefusalLog,
+    write_report: Callable[[float], PeerReport],
+    report_every: float,
+    give_up: float | None,
+    serves: bool,
+    ignores: Callable[[Buffer], bool],
+) -> None:
+    """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it; who
+    serves can tell them later. Messages that the protocol `ignores` are of neighbours that serve already."""
+    gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
+    reported, progress = 0.0, ProgressLog()
+    while True:
+        began = time.monotonic()
+        for sender, message in transport.receive(min(driven.wake_at - began, report_every)):
+            if not ignores(message):
+                driven.receive(sender, message, time.monotonic())
+        now = time.monotonic()
+        driven.tick(now)
+        if now > began + report_every + BUSY_SECONDS:
+            continue  # messages may have come during this agent's own arithmetic: read them before anyone is given up
+        leaving = driven.may_leave(now) or (serves and driven.all_done)
+        if now >= reported + report_every or leaving:
+            report = write_report(now)
+            progress.add(report, now)
+            reported = now
+        if leaving and driven.all_done:
+            return
+        if leaving:
+            raise LeftEarlyError(
+                f"agent {driven.agent} has finished and leaves, but has heard of nobody for {ISOLATION_TIMEOUT:.0f} s "
+                f"and not that agent {join_numbers(driven.waiting_for)} has finished; if it has not, start both again"
+            )
+        waited = now - driven.waiting_since
+        if give_up is not None and driven.waiting_for and waited > give_up:
+            raise MissingNeighbourError(
+                f"agent {driven.agent} has waited {waited:.0f} s for agent {join_numbers(driven.waiting_for)} at "
+                f"step {report['step']}; see whether they run{_describe_refusals(refusals, driven.waiting_for)}"
+            )
+
+
+def _describe_refusals(refusals: RefusalLog, agents: Sequence[int]) -> str:
+    """The refusals of these agents' messages, without those that belong to every recovery."""
+    by_sender = refusals.by_sender()
+    found = [
+        f"{count} of agent {agent} as {reason}"
+        for agent in agents
+        for reason, count in by_sender.get(str(agent), {}).items()
+        if reason not in RECOVERY_REASONS
+    ]
+    return f"; refused {', '.join(found)}" if found else ""
