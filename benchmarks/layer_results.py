@@ -115,15 +115,16 @@ def show(results: Results, datasets: list[str]) -> None:
         count = len(NUMBERS[dataset])
         whole = [kind for kind, pair in scores.items() if all(len(one) == count for one in pair)]
         order = sorted(whole, key=lambda kind: -float(scores[kind][0].mean()))
-        measure = "ROC AUC, %" if dataset == "minesweeper" else "accuracy, %"
-        print(f"\n| {dataset}: {measure} | {AGENTS} agents | centralised | difference | published |")
-        print("| --- | --- | --- | --- | --- |")
+        measure, more = ("ROC AUC, %", ["published"]) if dataset == "minesweeper" else ("accuracy, %", [])
+        head = [f"{dataset}: {measure}", f"{AGENTS} agents", "centralised", "difference", *more]
+        print(f"\n| {' | '.join(head)} |")
+        print(f"| {' | '.join(['---'] * len(head))} |")
         for kind in order:
             ours, theirs = scores[kind]
-            published = PUBLISHED.get(kind, "") if dataset == "minesweeper" else ""
             name = "without the graph" if kind == GRAPHLESS else f"`{kind}`"
-            cells = [_format(ours), _format(theirs), format_points(*interval(ours - theirs)), str(published)]
-            print(f"| {name} | {' | '.join(cells)} |")
+            published = [str(PUBLISHED.get(kind, "")) for _ in more]
+            cells = [name, _format(ours), _format(theirs), format_points(*interval(ours - theirs)), *published]
+            print(f"| {' | '.join(cells)} |")
         for better, worse in pairwise(order):
             gap = format_points(*interval(scores[better][0] - scores[worse][0]))
             print(f"{better} above {worse}, {AGENTS} agents: {gap}")

@@ -45,7 +45,7 @@ class LayerSpec:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is not None:
+            if value is not None or one.name == "kind":
                 try:
                     object.__setattr__(self, one.name, _check(one.name, value))
                 except ValueError as error:

@@ -9,7 +9,7 @@ from gossamer.layer_specs import LayerSpec, NetworkOptions, parse_layers
 from gossamer.model import LAYERS, make_network
 from gossamer.model.layer_options import KIND_OPTIONS, find_unused
 from gossamer.model.layers import Block
-from gossamer.model.network import check_shift
+from gossamer.model.network import check_shift, find_shift
 
 
 def test_every_option_is_that_of_some_kind() -> None:
@@ -69,6 +69,21 @@ def test_a_shift_that_contradicts_sage_is_refused() -> None:
         check_shift(NetworkOptions(layers="sage", aggregate="sum"), "mean")
     for aggregate, shift in (("sum", "normalized"), ("mean", "mean"), ("max", "sum")):
         assert check_shift(NetworkOptions(layers="sage", aggregate=aggregate), shift) == shift
+
+
+def test_layers_of_sage_that_sum_and_average_are_refused() -> None:
+    """No shift operator serves both."""
+    with pytest.raises(GossamerError, match=r"takes mean, .* takes sum; give all layers of sage the same aggregate"):
+        find_shift(NetworkOptions(layers="sage/sage:aggregate=sum"))
+    with pytest.raises(GossamerError, match="gin takes sum, sage takes mean; choose one for all of them with --shift"):
+        find_shift(NetworkOptions(layers="gin/sage"))
+
+
+def test_a_layer_without_a_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="a layer needs a kind"):
+        parse_layers({"heads": 4})
+    with pytest.raises(GossamerError, match="kind should be a name, got None"):
+        parse_layers({"kind": None})
 
 
 @pytest.mark.parametrize(

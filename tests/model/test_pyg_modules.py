@@ -245,6 +245,16 @@ def test_the_data_must_have_the_modules_widths() -> None:
         gossamer.train(draw_graph(), initial=start, **FAST)
 
 
+def test_a_module_or_state_dict_is_for_networks_without_an_encoder() -> None:
+    """Though its widths may be those of the encoded features."""
+    module = pyg.GCN(3, WIDTH, 2, CLASSES)
+    options = {"encoder": 3, "encoder_steps": 2, "steps": 1, **FAST}
+    with pytest.raises(GossamerError, match="initial weights are for networks without an encoder"):
+        gossamer.train(draw_graph(), initial=gossamer.from_pyg_module(module), **options)
+    with pytest.raises(GossamerError, match="initial weights are for networks without an encoder"):
+        gossamer.train(draw_graph(), initial=module.state_dict(), hidden=WIDTH, bias=True, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agents.cases import make_case
+from agents.test_layers import describe
 from commands.inside import run as command
+from oracles.layers import outputs
 from peers.harness import M, deployed, in_threads, over, state_folder
 from peers.memory import Hub
 from peers.processes import Agents, wait_until
@@ -128,6 +131,44 @@ def test_new_vertices_of_an_agent_look_at_the_graph(
         x = torch.from_numpy(D) @ x + kept[f"layer.{layer}.bias"][owner]
         x = x.relu() if layer == 0 else x
     torch.testing.assert_close(found.outputs, x[n:], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"layers": "gat/gat:residual=true/gat", "heads": 2, "norm": "layer"},
+        {"layers": "gated/gatv2:heads=4/sage:aggregate=max", "jump": "cat"},
+        {"layers": "sage", "hidden": "8x2", "normalise": True},
+        {"layers": "gin", "learn_epsilon": True},
+        {"layers": "appnp", "order": 3},
+    ],
+    ids=lambda of: of["layers"].replace("/", ", "),
+)
+def test_new_vertices_have_any_layers(tmp_path: Path, layers: dict[str, Any]) -> None:
+    """As the reference of the whole graph computes them, in which edges lead from old vertices to new ones alone."""
+    deployment, settings = deployed(**RECIPE, steps=2, **layers)
+    folders = write_local_shards(tmp_path, deployment, settings, fingerprint=fingerprint_data(deployment.graph))
+    assert in_threads(folders, run=over(Hub())) == []
+    agent, n = 1, deployment.graph.num_vertices
+    given = new_vertices(agent, deployment.assignment, deployment.graph.num_features)
+    np.savez(tmp_path / "new.npz", **given)
+    found = TrainedAgent(folders[agent]).predict(data=tmp_path / "new.npz")
+    adjacency = np.zeros((n + 2, n + 2))
+    adjacency[:n, :n] = deployment.graph.adjacency.toarray()
+    place = {1001: n, 1000: n + 1}
+    for (i, j), weight in zip(given["edges"].tolist(), given["weights"], strict=True):
+        for target, source in ((place.get(i, i), place.get(j, j)), (place.get(j, j), place.get(i, i))):
+            if target >= n:
+                adjacency[target, source] = weight
+    assert not sparse.issparse(deployment.graph.features)
+    problem = replace(
+        make_case().problem,
+        X=torch.from_numpy(np.concatenate([deployment.graph.features, given["features"]])),
+        owner=torch.from_numpy(np.concatenate([deployment.assignment, [agent, agent]])),
+    )
+    kept = simulated(deployment, settings).kept.params
+    wanted = outputs(problem, torch.from_numpy(adjacency), describe(deployment.network), kept, None)
+    torch.testing.assert_close(found.outputs, wanted[n:], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,7 @@ def test_sites_without_a_training_example_are_told(tmp_path: Path) -> None:
         ("agent = 0", "agnet = 0", "has no agent"),
         ("agent = 0", "agent = 0\nport = 1", "unknown key 'port'"),
         ("[settings]", '[settings]\ndataset = "cora"', "dataset is for data in one place"),
+        ("[settings]", "[settings]\nsplit = 2", "split is for data in one place"),
         ("agents = 4\n", "", "settings must have agents"),
         ("[settings]", '[settings]\nscore = "r2"', r"\.toml: the score 'r2' does not fit the targets"),
         ("[neighbours]", "[neighbours]\n9 = 3", "neighbours are numbered 0 to 3 without 0"),

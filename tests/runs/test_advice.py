@@ -44,6 +44,8 @@ def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
         ({"layers": "gat", "heads": 4}, None),
         ({"layers": "gcn", "shift": "random-walk"}, None),
         ({"layers": "gat/gcn", "heads": 4, "shift": "random-walk"}, None),
+        ({"layers": "gat", "privacy": "edge:epsilon=8,delta=1e-5,noise=9"}, "layers = 'gat' has no effect: private"),
+        ({"layers": "gcn", "privacy": "edge:epsilon=8,delta=1e-5,noise=9"}, None),
     ],
     ids=str,
 )

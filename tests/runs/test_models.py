@@ -228,7 +228,7 @@ def test_all_agents_start_from_a_model_file(folder: Path, digits: DataGraph, tmp
         {"compress": "power:1"},
         {"dtype": "float64"},
         {"layers": "chebyshev", "order": 2},
-        {"layers": "linear"},
+        {"layers": "linear", "hidden": 64},
     ],
     ids=str,
 )

@@ -31,7 +31,7 @@ from gossamer.runs.toml_files import read_settings
         ({"score": "auc"}, "score = 'auc': input should be 'auto', 'accuracy', 'macro_f1', .* or 'r2'"),
         ({"gap": 0}, "gap = 0: input should be greater than 0"),
         ({"gap": 1.01}, "gap = 1.01: input should be less than or equal to 1"),
-        ({"hidden": "64,x"}, "hidden.1 = 'x'"),
+        ({"hidden": "64,x"}, "hidden = '64,x': expected widths as in 64, 64,32 or 64x5, got 'x'"),
         ({"hidden": [0]}, "hidden.0 = 0"),
         ({"step_size": -1.0}, "step_size = -1.0: input should be greater than 0"),
         ({"step_size": float("nan")}, "step_size = nan"),

@@ -83,10 +83,9 @@ def find_shift(options: NetworkOptions) -> str:
     names = {name for _, name in wanted}
     if len(names) > 1:
         listed = ", ".join(dict.fromkeys(f"{_name(spec)} takes {name}" for spec, name in wanted))
-        raise GossamerError(
-            f"layers = {options.layers!r} want several shift operators: {listed}; choose one for all of them with "
-            "--shift"
-        )
+        alike = len({name for spec, name in wanted if spec.kind == "sage"}) > 1
+        remedy = "give all layers of sage the same aggregate" if alike else "choose one for all of them with --shift"
+        raise GossamerError(f"layers = {options.layers!r} want several shift operators: {listed}; {remedy}")
     return min(names, default="normalized")
 
 

@@ -46,8 +46,8 @@ def from_state_dict(network: Network, state: Mapping[str, Tensor], source: str) 
     for what, names in (("has no", set(expected) - set(state)), ("has an unknown", set(state) - set(expected))):
         if names:
             raise GossamerError(
-                f"{source} does not fit the network: it {what} {min(names)[:80]}; {FIT_REMEDY}, which now want "
-                f"{', '.join(f'{name} {list(shape)}' for name, shape in expected.items())}"
+                f"{source} does not fit the network: it {what} {min(names)[:80]}; the settings want "
+                f"{', '.join(f'{name} {list(shape)}' for name, shape in expected.items())}; {FIT_REMEDY}"
             )
     for name, shape in expected.items():
         if tuple(state[name].shape) != shape:

@@ -14,6 +14,7 @@ from gossamer.agents.selection import find_best_step
 from gossamer.data import DataGraph
 from gossamer.data.targets import list_names
 from gossamer.errors import GossamerWarning
+from gossamer.layer_specs import NetworkOptions
 from gossamer.model.layer_options import find_unused
 from gossamer.model.network import sees_weights
 from gossamer.model.shift import UNWEIGHTED
@@ -62,6 +63,13 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     if settings.privacy_spec is None:
         warn_of_unused_options(settings)
         warn_of_edge_weights(deployment, settings)
+    elif settings.layers != NetworkOptions.layers:
+        warnings.warn(
+            f"layers = {settings.layers!r} has no effect: private runs train a linear network on noisy sums over "
+            "neighbours (docs/privacy.md); leave layers or privacy out",
+            GossamerWarning,
+            stacklevel=2,
+        )
 
 
 def warn_of_unused_options(settings: Settings) -> None:

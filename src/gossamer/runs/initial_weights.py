@@ -78,6 +78,10 @@ def take_initial(given: GivenWeights | None, settings: Settings, network: Networ
         given = Path(settings.initial)
     if given is None or isinstance(given, InitialWeights):
         return given
+    if settings.encodes:
+        raise GossamerError(
+            "initial weights are for networks without an encoder; leave out initial, or encoder and privacy"
+        )
     transform: Transform | None = None
     if isinstance(given, PygNetwork):
         widths = network.layers[0].inputs, network.layers[-1].outputs

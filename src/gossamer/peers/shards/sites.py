@@ -35,7 +35,17 @@ from gossamer.runs.shares import MANIFEST, pack_features, read_folder, write_fol
 from gossamer.runs.stages import build_network, check_encoded_data, find_input_width, find_private_settings, uses_masks
 from gossamer.runs.stored_settings import read_stored_settings
 
-POOLED_SETTINGS = ("dataset", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "baselines")
+POOLED_SETTINGS = (
+    "dataset",
+    "split",
+    "assignment",
+    "topology",
+    "gap",
+    "nonnegative",
+    "mixing",
+    "keep_links",
+    "baselines",
+)
 LOCAL_SETTINGS = (*POOLED_SETTINGS, "threads")  # settings in which sites may differ
 
 
