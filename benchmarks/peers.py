@@ -28,7 +28,7 @@ import gossamer
 from gossamer.agents import training_step
 from gossamer.engines.simulation import run
 from gossamer.peers.local_processes import find_free_ports, write_local_shards
-from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.program import make_schedule
 from gossamer.peers.protocol.exchanges import ExpectedMessages
 from gossamer.peers.shards.shard import read_shard

@@ -54,7 +54,12 @@ EDGES = {  # third-party libraries, each behind few modules
     "dp_accounting": {"runs/budgets.py"},
     "safetensors": {"runs/tensors.py"},
     "msgpack": {"peers/protocol/wire.py"},
-    "zmq": {"peers/network/sockets.py", "peers/network/monitor.py"},
+    "zmq": {
+        "peers/network/sockets.py",
+        "peers/network/curve.py",
+        "peers/network/socket_options.py",
+        "peers/network/monitor.py",
+    },
     "nacl": {"peers/protocol/signatures.py", "peers/protocol/pads.py"},
     "torch.distributed": {"engines/cluster/distributed.py"},
     "sklearn": {

@@ -64,7 +64,8 @@ MALLOC = "from gossamer.runs.memory import keep_memory\nwith keep_memory(): pass
 TRANSPORT = """
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.sockets import Sockets, make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
+from gossamer.peers.network.sockets import Sockets
 keys = [make_curve_keys() for _ in range(2)]
 contacts = [Contact(f"127.0.0.1:{port}", key) for port, (key, _) in zip(find_free_ports(2), keys)]
 first, second = (Sockets(k, contacts[k].address, {1 - k: contacts[1 - k]}, keys[k][1], 1000) for k in range(2))

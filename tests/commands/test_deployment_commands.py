@@ -16,8 +16,8 @@ from gossamer.cli import app
 from gossamer.data.tasks import Task
 from gossamer.peers.evaluation_log import score_agents
 from gossamer.peers.local_processes import find_free_ports
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import make_agent_keys
-from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol import member
 from gossamer.peers.shards.shard import read_shard

@@ -23,7 +23,8 @@ from gossamer.agents.exchange import Outbox, Phase
 from gossamer.agents.links import Link
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
-from gossamer.peers.protocol.group import Group, GroupConfig
+from gossamer.peers.protocol.group import Group
+from gossamer.peers.protocol.group_config import GroupConfig
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.paxos import VoteKind
 from gossamer.peers.protocol.signatures import Keyring, derive_verify_key, make_keyring
@@ -390,10 +391,10 @@ class GroupNetwork:
 
     def _follow(self, k: int) -> None:
         group = self.groups[k]
-        if len(group.terms) > len(self.terms):
+        if len(group.history.terms) > len(self.terms):
             for entry in set(group.term.entries) - set(self.terms[-1].entries):
                 self.happened["joined anew" if entry.agent in self.founders else "joined"] += 1
-            self.terms = list(group.terms)
+            self.terms = list(group.history.terms)
         if not group.may_leave(self.now):
             return self._at(max(group.wake_at, self.now + 1e-4), "tick", k)
         self.groups.pop(k)

@@ -22,7 +22,7 @@ from gossamer.peers import checkpoints
 from gossamer.peers.checkpoints import CheckpointStore
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.addresses import check_address
-from gossamer.peers.network.sockets import make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.z85 import check_key, is_key
 from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard

@@ -19,7 +19,8 @@ from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network import connections
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_PENDING_PER_HOST, MAX_REPLY_BYTES
-from gossamer.peers.network.sockets import Sockets, derive_public_key, make_curve_keys
+from gossamer.peers.network.curve import derive_public_key, make_curve_keys
+from gossamer.peers.network.sockets import Sockets
 
 LARGEST = 10_000
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)

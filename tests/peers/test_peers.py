@@ -12,9 +12,10 @@ from peers.harness import STEPS, check, deployed, in_threads, over, simulated, s
 from peers.memory import Hub
 
 from gossamer.errors import GossamerError
+from gossamer.peers.driving import MissingNeighbourError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.network.sockets import Sockets
-from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
+from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.wire import FRAME, Frame, decode, encode, read_payload
 from gossamer.peers.shards.shard import read_shard

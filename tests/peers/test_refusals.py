@@ -22,7 +22,8 @@ from gossamer.peers.evaluation_log import EvaluationLog, read_evaluation_log
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_HANDSHAKE_BYTES
-from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets, make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
+from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets
 from gossamer.peers.refusals import RefusalLog
 
 LARGEST = 10_000

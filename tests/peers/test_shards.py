@@ -14,10 +14,11 @@ from agents.cases import make_case
 from peers.harness import deployed, state_folder
 
 from gossamer.errors import GossamerError
+from gossamer.peers.driving import MissingNeighbourError
 from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import write_secret
-from gossamer.peers.network.sockets import make_curve_keys
-from gossamer.peers.process import MissingNeighbourError, PeerOptions, run_peer
+from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.shards.shard import read_shard
 from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.hosts import build_host, build_share_host

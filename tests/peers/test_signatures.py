@@ -8,8 +8,8 @@ from nacl.signing import VerifyKey
 from peers.network import SECRETS, keyring
 
 from gossamer.errors import GossamerError
+from gossamer.peers.network.curve import derive_public_key, make_curve_keys
 from gossamer.peers.network.keys import derive_agent_key, make_agent_keys, split_key
-from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, derive_verify_key, make_keyring
 from gossamer.peers.protocol.statements import sign_done, sign_restorable
 

@@ -18,8 +18,8 @@ from gossamer.errors import GossamerError
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import make_agent_keys, write_secret
-from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.process import PeerOptions, read_secret, run_peer, train_agent
 from gossamer.peers.shards.sites import POOLED_SETTINGS, make_site_shard, read_site_shard, write_site_shard
 from gossamer.peers.site_work import SiteWork

@@ -9,7 +9,8 @@ import pytest
 
 from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.sockets import Sockets, make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
+from gossamer.peers.network.sockets import Sockets
 
 LARGEST = 100_000  # bytes of the largest planned message of `pair`
 

@@ -11,7 +11,8 @@ from peers.memory import Hub
 
 from gossamer.peers.local_processes import find_free_ports, write_local_shards
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.sockets import Sockets, make_curve_keys
+from gossamer.peers.network.curve import make_curve_keys
+from gossamer.peers.network.sockets import Sockets
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.process import run_peer
 

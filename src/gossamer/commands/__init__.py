@@ -16,6 +16,8 @@ The code is organised as follows:
     keys       gossamer keys
     peer       gossamer peer
     status     gossamer status
+    leave      gossamer leave
+    admit      gossamer admit
     gather     gossamer gather
     reproduce  gossamer reproduce
 """

@@ -17,7 +17,7 @@ from gossamer.commands.options import LogLevel, RecordMessages
 from gossamer.files import PRIVATE
 from gossamer.peers.network.addresses import check_address
 
-NEIGHBOUR_MISSING, LEFT_EARLY, TERMINATED = 4, 5, 143  # exit codes
+NEIGHBOUR_MISSING, LEFT_EARLY, WITHOUT_AGENT, TERMINATED = 4, 5, 6, 143  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
 gossamer peer shards/agent-3
@@ -51,6 +51,14 @@ def peer(
             metavar="HOST:PORT", help="Listen here, where others reach it by another address.", show_default=False
         ),
     ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where neighbours reach this agent from now on, where agents may leave and join.",
+            show_default=False,
+        ),
+    ] = None,
     record: RecordMessages = False,
     serve: Annotated[
         bool,
@@ -63,11 +71,13 @@ def peer(
     """Train one agent with its neighbours, which run elsewhere.
 
     Needs the shard alone. Killed and started again it rejoins: all agents go back to the latest step that everyone can
-    restore, and on. Exit codes: 0 all agents have finished, 2 a mistake, 4 a neighbour stayed away, 5 this agent has
-    finished and left before it knew that all had.
+    restore, and on. Where agents may leave and join (--evict-after) one that was removed asks to join again. Exit
+    codes: 0 all agents have finished, or this one has left; 2 a mistake; 4 a neighbour stayed away; 5 this agent has
+    finished and left before it knew that all had; 6 the run has finished without this agent.
     """
     logs.configure(log_level)
-    from gossamer.peers.process import LeftEarlyError, MissingNeighbourError, PeerOptions, run_peer
+    from gossamer.peers.driving import LeftEarlyError, MissingNeighbourError, RunWithoutAgentError
+    from gossamer.peers.process import PeerOptions, run_peer
     from gossamer.runs.memory import keep_memory
 
     if insecure:
@@ -80,15 +90,20 @@ def peer(
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that what serving leaves is removed
     if lifeline:
         threading.Thread(target=_leave_with_parent, daemon=True).start()
-    options = PeerOptions(report_every=2.0, give_up=give_up, record=record, serve=serve, on_finished=_show_result)
+    if address is not None:
+        check_address(address, "--address")
+    options = PeerOptions(
+        report_every=2.0, give_up=give_up, record=record, serve=serve, on_finished=_show_result, address=address
+    )
     if report:
         options = replace(options, on_report=print_json, report_every=0.5, on_finished=lambda state: None)
     try:
         with keep_memory():
             run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
-    except (MissingNeighbourError, LeftEarlyError) as error:
+    except (MissingNeighbourError, LeftEarlyError, RunWithoutAgentError) as error:
+        codes = {MissingNeighbourError: NEIGHBOUR_MISSING, LeftEarlyError: LEFT_EARLY}
         print_error(error)
-        raise typer.Exit(NEIGHBOUR_MISSING if isinstance(error, MissingNeighbourError) else LEFT_EARLY) from None
+        raise typer.Exit(codes.get(type(error), WITHOUT_AGENT)) from None
 
 
 def _show_result(folder: Path) -> None:

@@ -2,6 +2,14 @@
 
 The code is organised as follows:
     process           the process of a peer: shard, transport and protocol joined
+    driving           the loop of that process
+    changing          the same where agents may leave and join
+    departure         an agent's wish to leave
+    identity          an agent's address and keys, and whom it admits to join
+    member_work       an agent's work in one membership
+    joining           exchanges with agents that have joined
+    steps             numbers of the protocol's steps across memberships
+    term_folders      folders and log of memberships
     progress          reports of a peer's progress, and log lines
     agent_folders     an agent's shard, and in it the folder of its run
     status            where an agent stands, read from its folder

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gossamer.files import PRIVATE, read_bytes, write_atomically
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
+from gossamer.peers.departure import LEAVE_FILE
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.identity import Identity
 from gossamer.peers.member_work import MemberWork
@@ -18,9 +19,11 @@ from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.transport import OpenTransport, Transport
 from gossamer.peers.network.z85 import KEY_LENGTH
 from gossamer.peers.progress import PeerReport, make_outside_report, make_report
+from gossamer.peers.protocol.change_messages import max_change_bytes
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import Program
-from gossamer.peers.protocol.group import Group, GroupConfig, max_change_bytes
+from gossamer.peers.protocol.group import Group
+from gossamer.peers.protocol.group_config import GroupConfig
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.signatures import UNSIGNED
 from gossamer.peers.protocol.terms import Entry, Term
@@ -34,7 +37,6 @@ from gossamer.peers.steps import StepCodes
 from gossamer.peers.term_folders import TermStore, term_folder
 from gossamer.runs.trained import MEAN_FILE
 
-LEAVE_FILE = "leave"
 SPARE_AGENTS = 64  # that may join, for bounds on messages and connections
 RESULT_FILES = (
     "metrics.jsonl",
@@ -96,7 +98,7 @@ class ChangingAgent:
     @property
     def state_folder(self) -> Path:
         """The folder of the last membership that this agent was in."""
-        return term_folder(self._state, self.group.terms[-1].number)
+        return term_folder(self._state, self.group.term.number)
 
     def look_around(self, now: float) -> None:
         """Read what the operator wants, to leave, and whose keys may ask to join; and what those agents have sent."""
@@ -260,8 +262,3 @@ class LateAgents:
 
     def receive(self, sender: int, message: Buffer, now: float) -> None:
         self._group.receive(self._group.term.ids[sender], message, now)
-
-
-def find_wishes_file(folder: Path, shard: SiteShard) -> Path:
-    """The file that asks an agent to leave."""
-    return run_folder(folder, shard.membership) / LEAVE_FILE

@@ -26,11 +26,15 @@ class LeftEarlyError(GossamerError):
     """The agent has finished, and leaves before it knows that all have."""
 
 
+class RunWithoutAgentError(GossamerError):
+    """The run has finished while the agent was no member."""
+
+
 class Driven(Protocol):
     """One agent's side of the protocol."""
 
-    @property
-    def agent(self) -> int: ...
+    agent: int
+
     @property
     def wake_at(self) -> float: ...
     @property

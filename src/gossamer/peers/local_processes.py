@@ -21,8 +21,8 @@ from gossamer.errors import GossamerError
 from gossamer.files import make_private
 from gossamer.peers.agent_folders import run_folder
 from gossamer.peers.network.addresses import Contact
+from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import write_secret
-from gossamer.peers.network.sockets import make_curve_keys
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.cut_sites import cut_sites

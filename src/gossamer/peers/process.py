@@ -22,13 +22,12 @@ from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
 from gossamer.peers.changing import SPARE_AGENTS, ChangingAgent, max_changing_bytes
-from gossamer.peers.driving import LeftEarlyError as LeftEarlyError
-from gossamer.peers.driving import MissingNeighbourError as MissingNeighbourError
-from gossamer.peers.driving import drive
+from gossamer.peers.driving import RunWithoutAgentError, drive
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.identity import Identity
+from gossamer.peers.network.curve import derive_public_key
 from gossamer.peers.network.keys import read_key
-from gossamer.peers.network.sockets import OnRefused, Sockets, derive_public_key
+from gossamer.peers.network.sockets import OnRefused, Sockets
 from gossamer.peers.network.transport import OpenTransport, Transport
 from gossamer.peers.prediction import TrainedAgent
 from gossamer.peers.progress import (
@@ -56,10 +55,6 @@ BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, durin
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
 Connect = Callable[[int, OnRefused], Transport]  # makes a transport for messages of at most so many bytes
 _logger = logging.getLogger(__name__)
-
-
-class RunWithoutAgentError(GossamerError):
-    """The run has finished while the agent was no member."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from gossamer.agents.scores import choose_score
 from gossamer.errors import GossamerError
 from gossamer.files import is_in_use
-from gossamer.peers.agent_folders import run_folder
+from gossamer.peers.agent_folders import find_last_membership, run_folder
 from gossamer.peers.checkpoints import CHECKPOINT_NAME
 from gossamer.peers.progress import STATUS_FILE
 from gossamer.peers.refusals import RECOVERY_REASONS
@@ -25,7 +25,9 @@ class AgentStatus(TypedDict):
 
     folder: str
     agent: int
-    state: str  # "not started", "starting", "planning", "training", "silent", "finished", "serving", "stopped"
+    # "not started", "starting", "planning", "training", "silent", "finished", "serving", "stopped"; where agents may
+    # leave and join also "leaving", "split", "joining", "left", "outside" (the run has finished without it)
+    state: str
     step: int | None
     steps: int
     loss: float | None  # of this agent's training vertices, at the last evaluation
@@ -37,6 +39,8 @@ class AgentStatus(TypedDict):
     checkpoint_age: float | None  # seconds
     report_age: float | None  # seconds since the agent's process has last reported
     process: int | None
+    membership: int | None  # the last one that the agent knows, where agents may leave and join
+    members: list[int] | None
 
 
 def read_status(folder: Path, now: float) -> AgentStatus:
@@ -44,7 +48,7 @@ def read_status(folder: Path, now: float) -> AgentStatus:
     inside = find_agent_folder(folder)
     shard = read_site_shard(inside) if is_site(inside) else read_shard(inside)
     state = run_folder(inside, shard.membership)
-    report, done = _read_report(state), (state / "done").is_file()
+    report, done = _read_report(state), (find_last_membership(state) / "done").is_file()
     age = None if report is None else max(0.0, now - float(report["time"]))
     running = is_in_use(state)
     times = _list_checkpoint_times(state)
@@ -66,18 +70,25 @@ def read_status(folder: Path, now: float) -> AgentStatus:
         "checkpoint_age": max(0.0, now - max(times)) if times else None,
         "report_age": age,
         "process": int(report["process"]) if report is not None and running else None,
+        "membership": None if report is None else report.get("membership"),
+        "members": None if report is None else report.get("members"),
     }
 
 
 def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool, age: float | None) -> str:
     if report is None or age is None:
         return "starting" if running else "not started"
+    standing = report.get("standing", "member")
+    if standing in ("left", "outside"):
+        return str(standing)
     if not running:
         return "finished" if done else "stopped"
     if age > SILENCE:
         return "silent"
     if report["serving"]:
         return "serving"
+    if standing in ("leaving", "split", "joining"):
+        return str(standing)
     return "planning" if report["planning"] else "finished" if done else "training"
 
 

@@ -43,7 +43,9 @@ def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder:
 def status_table(agents: "Sequence[AgentStatus]") -> Table:
     """Table of agents with what each waits for; without lines between columns, to fit in 80 characters."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("agent", "state", "step", "loss", "score", "waits for", "epoch", "refused", "checkpoint"):
+    changing = any(one["membership"] is not None for one in agents)
+    headings = ("agent", "state", "step", "loss", "score", "waits for", "epoch", "refused", "checkpoint")
+    for heading in (*headings, *(["membership"] if changing else [])):
         table.add_column(heading, justify="left" if heading in ("state", "waits for") else "right", no_wrap=True)
     for one in agents:
         waits = ", ".join(map(str, one["waiting_for"]))
@@ -58,8 +60,14 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
             "-" if one["epoch"] is None else str(one["epoch"]),
             str(one["refused"]),
             "-" if one["checkpoint_age"] is None else f"{format_age(one['checkpoint_age'])} ago",
+            *([_describe_membership(one)] if changing else []),
         )
     return table
+
+
+def _describe_membership(one: "AgentStatus") -> str:
+    """The number of a membership, and its agents."""
+    return f"{one['membership']}: {', '.join(map(str, one['members'] or ()))}" if one["membership"] is not None else "-"
 
 
 def format_age(seconds: float) -> str:

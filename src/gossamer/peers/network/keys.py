@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gossamer.errors import FileError, GossamerError, shown
 from gossamer.files import MAX_SECRET, check_private, read_text
-from gossamer.peers.network.sockets import derive_public_key, make_curve_keys
+from gossamer.peers.network.curve import derive_public_key, make_curve_keys
 from gossamer.peers.network.z85 import KEY_LENGTH, check_key, is_key
 from gossamer.peers.protocol.signatures import check_verify_key, derive_verify_key
 

@@ -15,6 +15,13 @@ import zmq
 
 EVENTS_PER_ROUND = 256  # that are read of one socket before the others, at most
 ROUND_INTERVAL = 0.05  # seconds between two calls of `on_interval`
+HANDSHAKE_FAILURES: dict[int, str] = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "a key that is no neighbour's",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
+}
+INCOMING_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
+OUTGOING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 _EVENT = struct.Struct("=HI")  # its kind, and a file descriptor or an error
 _NOBLOCK = int(zmq.NOBLOCK)
 

@@ -24,58 +24,23 @@ from zmq.auth.thread import ThreadAuthenticator
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_REPLY_BYTES, Connections
-from gossamer.peers.network.monitor import ConnectionMonitor
+from gossamer.peers.network.curve import AllowList, derive_public_key
+from gossamer.peers.network.monitor import (
+    HANDSHAKE_FAILURES,
+    INCOMING_EVENTS,
+    OUTGOING_EVENTS,
+    ConnectionMonitor,
+)
+from gossamer.peers.network.socket_options import SEND_QUEUE, make_socket
 
 MESSAGE_MARGIN = 256  # bytes that a message may exceed its limit by, for encryption
-SEND_QUEUE = 64  # messages to a neighbour that wait to be sent
 RECEIVE_QUEUE = 16  # messages of a neighbour that wait to be read; more cause back-pressure
 ZERO_COPY_BYTES = 1 << 16  # from which on a message is sent without a copy
 _NOBLOCK = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every message
 KERNEL_BUFFER = 1 << 23  # bytes that the kernel may hold of a connection, not yet read by ZeroMQ
 AUTH_DOMAIN = b"gossamer"  # of ZeroMQ's authentication: with a domain, nobody is let in when it does not answer
 RECONNECT_AFTER = 1.0  # seconds after which a connection that ZeroMQ has given up is made again
-# The kernel finds lost connections: ZeroMQ's own heartbeats abort the process when one is reset that it does not read
-# from at that moment (github.com/zeromq/libzmq/issues/4364), which a neighbour can bring about.
-KEEPALIVE = (
-    (zmq.TCP_KEEPALIVE, 1),
-    (zmq.TCP_KEEPALIVE_IDLE, 2),
-    (zmq.TCP_KEEPALIVE_INTVL, 2),
-    (zmq.TCP_KEEPALIVE_CNT, 4),
-    (zmq.TCP_MAXRT, 10_000),
-)
-HANDSHAKE_FAILURES: dict[int, str] = {
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "a key that is no neighbour's",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no CurveZMQ",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
-}
-INCOMING_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
-OUTGOING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 OnRefused = Callable[[int | str, str, str], None]  # takes an agent or an address, the reason, and a detail
-
-
-def make_curve_keys() -> tuple[str, str]:
-    """A public and a secret CURVE key (Z85)."""
-    public, secret = zmq.curve_keypair()
-    return public.decode(), secret.decode()
-
-
-def derive_public_key(secret: str) -> str:
-    """The CURVE public key of a secret key."""
-    try:
-        return zmq.curve_public(secret.encode()).decode()
-    except (ValueError, zmq.ZMQError) as error:
-        raise GossamerError(f"this is not a secret key: {error}; make one with gossamer keys") from None
-
-
-class _AllowList:
-    """Keys that may complete the handshake, as ZeroMQ's authenticator asks for them: those of neighbours, and of others
-    that are admitted so that they can ask to join."""
-
-    def __init__(self, keys: Mapping[str, int]) -> None:
-        self.keys, self.admitted = keys, frozenset[str]()
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return key.decode() in self.keys or key.decode() in self.admitted
 
 
 class Sockets:
@@ -106,7 +71,7 @@ class Sockets:
         self._outgoing: dict[int, Any] = {}
         self._agent, self._takes_strangers = agent, spare > 0
         self._requests: list[tuple[str, memoryview]] = []
-        self._allowed = _AllowList(self._senders)
+        self._allowed = AllowList(self._senders)
         self._addresses = {z: contact.address for z, contact in neighbours.items()}
         self._keys = {z: contact.key for z, contact in neighbours.items()}
         self._port = int(address.rpartition(":")[2])
@@ -118,7 +83,7 @@ class Sockets:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
             self._authenticator.configure_curve_callback(AUTH_DOMAIN.decode(), self._allowed)
-        self._listener = self._make_socket(zmq.ROUTER)
+        self._listener = make_socket(self._context, zmq.ROUTER)
         self._listener.setsockopt(zmq.RCVHWM, RECEIVE_QUEUE)
         self._listener.setsockopt(zmq.MAXMSGSIZE, largest + MESSAGE_MARGIN)
         if secret is not None:
@@ -308,7 +273,7 @@ class Sockets:
     def _make_outgoing(self, agent: int, contact: Contact) -> Any:
         if self._secret is not None and contact.key is None:
             raise GossamerError(f"there is no public key for {contact.address}; cut the shards with keys")
-        socket = self._make_socket(zmq.DEALER)
+        socket = make_socket(self._context, zmq.DEALER)
         socket.setsockopt(zmq.RCVHWM, 1)  # nothing is ever read from it
         socket.setsockopt(zmq.LINGER, 0)  # messages to a connection that is given up would wait for ever
         socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY_BYTES)
@@ -318,17 +283,4 @@ class Sockets:
             socket.curve_serverkey = contact.key.encode()
         else:
             socket.setsockopt(zmq.ROUTING_ID, str(agent).encode())
-        return socket
-
-    def _make_socket(self, kind: int) -> Any:
-        socket = self._context.socket(kind)
-        for option, value in (
-            (zmq.SNDHWM, SEND_QUEUE),
-            (zmq.RECONNECT_IVL, 50),
-            (zmq.RECONNECT_IVL_MAX, 1000),
-            (zmq.HANDSHAKE_IVL, 10000),
-            (zmq.IPV6, 1),
-            *KEEPALIVE,
-        ):
-            socket.setsockopt(option, value)
         return socket

@@ -2,6 +2,13 @@
 
 The code is organised as follows:
     member       one agent's side of the protocol
+    group            memberships that follow each other
+    history          the memberships of a run and their certificates
+    group_config     parameters of an agent in them, and the interface of its persistent state
+    changes          what follows a membership: who is gone, who leaves, who joins
+    paxos            one decision of the members, by single-decree Paxos
+    terms            memberships and decisions as bytes
+    change_messages  votes, decisions and requests to join
     config       parameters of an agent in the protocol, and the interface of its persistent state
     exchanges    exchanges of one agent in one epoch
     resending    retransmission: requests and their timeout, frames held, rate limits

@@ -10,70 +10,36 @@ A member whose address or key has changed asks to be replaced by itself; until t
 has its former key. Who has asked to leave and was removed is at its end.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
 
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.changes import Change, check_vote
+from gossamer.peers.protocol.change_messages import (
+    Ballots,
+    Decision,
+    JoinRequest,
+    decode_change,
+    encode_change,
+    name_joining,
+)
+from gossamer.peers.protocol.changes import Change
+from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember
+from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
-from gossamer.peers.protocol.paxos import Decree, VoteKind, VoteStore
+from gossamer.peers.protocol.paxos import Decree
 from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
-from gossamer.peers.protocol.signatures import Signatures
 from gossamer.peers.protocol.terms import (
     Entry,
     Term,
-    make_entries,
-    name_term,
     pack_entries,
     unpack_entries,
-    unpack_members,
 )
-from gossamer.peers.protocol.wire import Ballots, Buffer, Decision, JoinRequest, RefusedError
+from gossamer.peers.protocol.wire import Buffer, RefusedError
 
 ANNOUNCE_INTERVAL = 1.0  # seconds after which the end of a run is announced again
 JOIN_INTERVAL = 2.0  # seconds between two requests to join
 MAX_DECISIONS = 16  # that answer one message
-
-
-class GroupStore(Protocol):
-    """Persistent state of an agent across memberships."""
-
-    def certificates(self) -> Sequence[tuple[bytes, ...]]:
-        """Return the certificates of all decisions, from that of membership 0 on."""
-
-    def add_certificate(self, term: Term, certificate: Sequence[bytes], following: Sequence[Entry] | None) -> None:
-        """Store the decision of a membership: what follows it, or None if the run has finished."""
-
-    def votes(self, number: int) -> VoteStore: ...
-
-    def profile(self) -> bytes:
-        """Return the profile that the agent joins or has joined with; empty: that of membership 0."""
-
-    def set_profile(self, packed: bytes) -> None: ...
-
-
-@dataclass(frozen=True)
-class GroupConfig:
-    """Parameters of one agent across memberships."""
-
-    run: str
-    agent: int  # its id
-    founders: tuple[int, ...]  # ids of the members of membership 0, ascending
-    neighbours: tuple[int, ...]  # ids of the agents that its shard names as neighbours
-    evict_after: float  # seconds; 0: nobody is removed for being silent
-    sign: Callable[[Term], Signatures]  # makes the signatures of a membership, by numbers in it
-    make_profile: Callable[[], bytes]  # a new one of this agent, to join with
-    max_message_bytes: int  # of votes and decisions
-    moved: bool = False  # its address or key is another than the one that it joined with
-    signs_for: Callable[[Entry], bool] = lambda entry: True  # whether it has the key of an entry with its id
-    admit: Callable[[int | str, Entry], None] = lambda sender, entry: None  # refuses who may not join
-    founder_keys: tuple[bytes, ...] = ()  # as `learn_founders` takes them
-    learn_founders: Callable[[tuple[bytes, ...]], None] = lambda keys: None
-
-
-MakeMember = Callable[[Sequence[Term], int, Callable[[int, bytes], None], float], Member]
 
 
 class Group:
@@ -91,10 +57,9 @@ class Group:
         """`send` takes the id of a neighbour; `make_member` makes the side of member.py in the last of the memberships,
         given since which of them the agent has been a member."""
         self.config, self._store, self._make_member, self._send = config, store, make_member, send
-        self._on_refused = on_refused
-        self.refused: Counter[str] = Counter()
-        self.terms = [name_term(config.run, 0, make_entries(config.founders))]
-        self._certificates: list[tuple[bytes, ...]] = []
+        self.agent = config.agent
+        self._on_refused, self.refused = on_refused, Counter[str]()
+        self.history = History(config.run, config.founders)
         self._replies: dict[int | str, TokenBucket] = {}
         self.entry = Entry(config.agent, store.profile())
         self.ended = self.leaving = self.left = False
@@ -103,47 +68,40 @@ class Group:
         self._informed: set[int] = set()  # neighbours that know that the run has finished
         self._decided_at = self._outside_since = self._last_received = self._join_at = self._announce_at = now
         for certificate in store.certificates():
-            self._pass(certificate, now)
-        if config.moved and self.term.find(config.agent) == self.entry:
-            self._renew_profile()
+            self._pass(certificate, self.history.verify(certificate, config.sign), now)
+        self._prepare_to_join(config.moved)
         self._enter(now)
 
     @property
     def term(self) -> Term:
         """The last membership that this agent knows of."""
-        return self.terms[-1]
+        return self.history.last
 
     @property
     def neighbours(self) -> tuple[int, ...]:
         """Ids of the agents that it exchanges messages with, or asks to join."""
         if self.member is None and not self.ended:
             return self._linked
-        return self.term.find_neighbours(self.config.agent, self.config.neighbours)
+        return self.term.find_neighbours(self.agent, self.config.neighbours)
 
     @property
-    def _linked(self) -> tuple[int, ...]:
-        """Ids of the agents that it asks to join."""
+    def _linked(self) -> tuple[int, ...]:  # whom it asks to join
         profile = self.entry.profile
-        return tuple(sorted({*self.config.neighbours, *(profile.links if profile else ())} - {self.config.agent}))
+        return tuple(sorted({*self.config.neighbours, *(profile.links if profile else ())} - {self.agent}))
 
     @property
-    def _asks(self) -> bool:
-        """Return whether this agent asks to join, or to be replaced by itself."""
-        return not self.all_done and not self.leaving and self.term.find(self.config.agent) != self.entry
+    def _asks(self) -> bool:  # to join, or to be replaced by itself
+        return not self.all_done and not self.leaving and self.term.find(self.agent) != self.entry
 
     @property
     def wake_at(self) -> float:
         """When to call `tick`."""
-        if self.ended:
-            return self._announce_at
+        if self.all_done:
+            return self._announce_at if self.history.certificates else self._outside_since
         wakes = [self._join_at] if self._asks else []
         if self.member is not None and self.change is not None:
             wakes += [self.member.wake_at, self.change.wake_at]
         return min(wakes, default=self._join_at)
-
-    @property
-    def agent(self) -> int:
-        return self.config.agent
 
     @property
     def all_done(self) -> bool:
@@ -173,15 +131,13 @@ class Group:
         self.leaving = True
         if self.change is not None and not self.all_done:
             self.change.leave()
-        elif self.member is None and not self.ended:
-            self.left = True
+        elif self.member is None and not self.all_done:
+            self.left, self._decided_at = True, -math.inf
 
     def may_leave(self, now: float) -> bool:
         """Return whether the process can end: nothing follows, and the neighbours know it or had time to learn of it;
         or this agent has finished and hears nobody."""
-        if self.left:
-            return True
-        if self.ended:
+        if self.all_done:
             return self._informed >= set(self.neighbours) or now > self._decided_at + DEPARTURE_TIMEOUT
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
@@ -196,17 +152,17 @@ class Group:
 
     def tick(self, now: float) -> None:
         """Request what has not arrived, watch who is there, and propose what should follow."""
-        if self.ended:
-            if now >= self._announce_at:
+        if self.all_done:
+            if now >= self._announce_at and self.history.certificates:
                 self._announce_at = now + ANNOUNCE_INTERVAL
                 for z in set(self.neighbours) - self._informed:
-                    self._send_decisions(z, self.term.number)
+                    self._send_decisions(z, len(self.history.certificates) - 1)
             return
         if self._asks and now >= self._join_at:
             self._join_at = now + JOIN_INTERVAL
-            request = JoinRequest(self.config.agent, len(self._certificates), self.entry.packed)
+            request = JoinRequest(self.agent, len(self.history.certificates), self.entry.packed)
             for z in self._linked:
-                self._send(z, wire.encode(request, name_joining(self.config.run)))
+                self._send(z, encode_change(request, name_joining(self.config.run)))
         if self.member is not None and self.change is not None:
             self.member.tick(now)
             self.change.tick(now)
@@ -218,16 +174,16 @@ class Group:
         if isinstance(sender, str):
             raise RefusedError("sender", "no member, and no request to join")
         digest = wire.find_run_digest(message)
-        number = next((one.number for one in reversed(self.terms) if wire.digest_run(one.name) == digest), None)
+        number = self.history.find_number(digest)
         if number is None:
             raise RefusedError("run" if digest is None else "early", "another membership")
         self._last_received = now
         if wire.find_kind(message) == wire.DECISION:
             return self._on_decision(sender, number, message, now)
-        term = self.terms[number]
+        term = self.history.terms[number]
         if sender not in term.ids:
             raise RefusedError("sender", f"agent {sender} is no member")
-        if number < len(self._certificates):
+        if number < len(self.history.certificates):
             return self._answer(sender, number, now)
         if self.member is None or self.change is None:
             raise RefusedError("early", "this agent is no member yet")
@@ -235,36 +191,36 @@ class Group:
         if wire.find_kind(message) != wire.BALLOTS:
             self.member.receive(term.ids.index(sender), message, now)
         else:
-            ballots = wire.decode_change(message, term.name, term.ids.index(sender), self.config.max_message_bytes)
+            ballots = decode_change(message, term.name, term.ids.index(sender), self.config.max_message_bytes)
             assert isinstance(ballots, Ballots)
             self.change.receive(ballots.votes, now)
         self._follow(now)
 
     def _on_decision(self, sender: int, number: int, message: Buffer, now: float) -> None:
-        found = wire.decode_change(message, self.terms[number].name, sender, self.config.max_message_bytes)
+        found = decode_change(message, self.history.terms[number].name, sender, self.config.max_message_bytes)
         assert isinstance(found, Decision)
-        if number < len(self._certificates):
-            if self.ended and number == self.term.number:
-                self._informed.add(sender)
+        known = len(self.history.certificates)
+        if number < known:
+            self._informed |= {sender} if self.all_done and number == known - 1 else set()
             return
-        if found.founders and number == 0 and self.config.agent not in self.config.founders:
+        if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
         self._decide(found.certificate, now)
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
-        request = wire.decode_change(message, name_joining(self.config.run), claimed, self.config.max_message_bytes)
+        request = decode_change(message, name_joining(self.config.run), claimed, self.config.max_message_bytes)
         assert isinstance(request, JoinRequest)
         (entry,) = unpack_entries(pack_entries([Entry(claimed, request.entry)]))  # refuses what cannot be read
         if entry.profile is None:
             raise RefusedError("malformed", "a request to join without a profile")
         self.config.admit(sender, entry)
-        if request.known < len(self._certificates):
+        if request.known < len(self.history.certificates):
             self._answer(claimed, request.known, now)
         elif self.change is None or self.all_done:
             raise RefusedError("early", "this agent is no member")
         elif entry not in self.term.entries:
-            if self.config.agent not in entry.profile.links:
+            if self.agent not in entry.profile.links:
                 raise RefusedError("unplanned", f"agent {claimed} names no link to this agent")
             self.change.sponsor(entry, now)
             self._follow(now)
@@ -274,13 +230,13 @@ class Group:
         bucket = self._replies.setdefault(receiver, TokenBucket(now, REPLY_RATE, REPLY_BURST))
         if not bucket.take(now):
             raise RefusedError("too often", "messages of an earlier membership")
-        for later in range(number, min(number + MAX_DECISIONS, len(self._certificates))):
+        for later in range(number, min(number + MAX_DECISIONS, len(self.history.certificates))):
             self._send_decisions(receiver, later)
 
     def _send_decisions(self, receiver: int, number: int) -> None:
         founders = self.config.founder_keys if number == 0 else ()
-        decision = Decision(self.config.agent, self._certificates[number], founders)
-        self._send(receiver, wire.encode(decision, self.terms[number].name))
+        decision = Decision(self.agent, self.history.certificates[number], founders)
+        self._send(receiver, encode_change(decision, self.history.terms[number].name))
 
     def _follow(self, now: float) -> None:
         """Go on as was decided, if it was; pass on what is new."""
@@ -288,7 +244,7 @@ class Group:
         decree, term = self.change.decree, self.term
         votes = self.change.take_votes(now)
         if votes:
-            message = wire.encode(Ballots(term.ids.index(self.config.agent), votes), term.name)
+            message = encode_change(Ballots(term.ids.index(self.agent), votes), term.name)
             for z in self.neighbours:
                 self._send(z, message)
         if decree.decided is not None:
@@ -299,37 +255,28 @@ class Group:
 
     def _decide(self, certificate: tuple[bytes, ...], now: float) -> None:
         """Take over the decision of the last membership, and go on in the next."""
-        term = self.term
-        following = unpack_members(self._verify(certificate))
-        self._store.add_certificate(term, certificate, following)
-        self._pass(certificate, now)
+        following = self.history.verify(certificate, self.config.sign)
+        self._store.add_certificate(self.term, certificate, following)
+        was_member = self.term.find(self.agent) is not None
+        self._pass(certificate, following, now)
+        if self.leaving and was_member and self.term.find(self.agent) is None:
+            self.left, self._decided_at = True, now
+        self._prepare_to_join(moved=False)
         self._enter(now)
 
-    def _verify(self, certificate: tuple[bytes, ...]) -> bytes:
-        """The decision that a certificate proves, of the last membership."""
-        decree = self._make_decree()
-        decree.learn(certificate)
-        assert decree.decided is not None
-        return decree.decided
-
-    def _pass(self, certificate: tuple[bytes, ...], now: float) -> None:
+    def _pass(self, certificate: tuple[bytes, ...], following: tuple[Entry, ...] | None, now: float) -> None:
         """Go to the next membership, of which this agent may be no member, or to the end."""
-        following = unpack_members(self._verify(certificate))
-        self._certificates.append(certificate)
+        self.history.add(certificate, following)
         if following is None:
             self.ended = True
             self._decided_at = self._announce_at = now
-            return
-        was_member = self.term.find(self.config.agent) is not None
-        self.terms.append(name_term(self.config.run, len(self.terms), following))
-        if was_member and self.term.find(self.config.agent) is None:
-            self.left = self.leaving
-            self._renew_profile()
 
-    def _renew_profile(self) -> None:
-        """Prepare to join anew: no two profiles are alike."""
-        self.entry = Entry(self.config.agent, self.config.make_profile())
-        self._store.set_profile(self.entry.packed)
+    def _prepare_to_join(self, moved: bool) -> None:
+        """Make a new profile if this agent was removed with the one that it has, or has moved: no two are alike."""
+        removed = self.term.find(self.agent) is None and self.history.has_had(self.entry)
+        if removed or (moved and not self.ended):
+            self.entry = Entry(self.agent, self.config.make_profile())
+            self._store.set_profile(self.entry.packed)
 
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
@@ -338,35 +285,18 @@ class Group:
             return
         self.member = self.change = None
         self._join_at = self._outside_since = now
-        term, agent = self.term, self.config.agent
+        term, agent = self.term, self.agent
         entry = term.find(agent)
         if entry is None or not self.config.signs_for(entry):
             return
-        since = next(one.number for one in self.terms if one.find(agent) == entry)
-        self.member = self._make_member(
-            self.terms, since, lambda number, message: self._send(term.ids[number], message), now
-        )
-        decree = self._make_decree()
+        since, number = self.history.find_first(entry), term.ids.index(agent)
+
+        def send(receiver: int, message: bytes) -> None:
+            self._send(term.ids[receiver], message)
+
+        self.member = self._make_member(self.history.terms, since, send, now)
+        signatures, votes = self.config.sign(term), self._store.votes(term.number)
+        decree = Decree(term.name, number, len(term.ids), signatures, votes, make_check(term))
         self.change = Change(term, agent, self.neighbours, self.config.evict_after, decree, self.member)
         if self.leaving:
             self.change.leave()
-
-    def _make_decree(self) -> Decree:
-        term, agent = self.term, self.config.agent
-
-        def check(kind: VoteKind, value: bytes) -> None:
-            check_vote(kind, value, term)
-
-        number = term.ids.index(agent) if agent in term.ids else -1
-        return Decree(term.name, number, len(term.ids), self.config.sign(term), self._store.votes(term.number), check)
-
-
-def name_joining(run: str) -> str:
-    """The name that requests to join carry in place of a membership's."""
-    return f"{run} joining"
-
-
-def max_change_bytes(num_agents: int) -> int:
-    """Bytes of the longest message with votes or a decision: of every agent a vote of each kind, with a value."""
-    entry = 8 + 500 + 8 * num_agents
-    return 1 << 12 | num_agents * len(VoteKind) * (128 + entry * num_agents)

@@ -1,7 +1,6 @@
 """One agent's side of the protocol between neighbours: a state machine without I/O or a clock.
 
-It is fed messages and the time, and calls `send`. Without a coordinator, what all must know spreads by gossip.
-
+It is fed messages and the time, and calls `send`; what all must know spreads by gossip.
 Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
 agents. A frame is held in the resend buffer until the neighbour's own messages show that it has left the step; there
 are no acknowledgements. An agent that waits for a frame sends its neighbour a status with the position that it waits
@@ -54,9 +53,9 @@ class Member:
         now: float = 0.0,
         on_refused: Callable[[int, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`begin` makes the program from a restorable step of a session, given the agents that cannot restore it;
-        `expectations` are those of a position."""
+        """`begin` makes the program from a step of a session, given the agents that cannot restore that step."""
         self.config, self.membership, self.store = config, config.membership, store
+        self.agent = config.membership.agent
         self._begin, self._expectations, self._send, self.on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
         self.refused: Counter[str] = Counter()
@@ -75,10 +74,6 @@ class Member:
         self.waiting_since, self._requests = now, 0
         self.wake_at = now  # when to call `tick`
         self._open_epoch(store.epoch() + 1, now)
-
-    @property
-    def agent(self) -> int:
-        return self.membership.agent
 
     @property
     def finished(self) -> bool:
@@ -246,8 +241,8 @@ class Member:
         """Begin the program of this epoch once the statements of all agents are known."""
         restorable = self.statements.restorable
         if not self.exchanges.running and not self._program_ended and len(restorable) == self.membership.num_agents:
-            step = self.statements.find_common_step()
-            session, unable = self.statements.name_session(), self.statements.find_unable(step)
+            step, session = self.statements.find_common_step(), self.statements.name_session()
+            unable = self.statements.find_unable(step)
             self._run(lambda: self.exchanges.begin(self._begin(step, session, unable), step), now)
             self._advance_if_complete(now)
 

@@ -107,50 +107,17 @@ class Status:
     waiting: Position | None = None
 
 
-@dataclass(frozen=True)
-class Ballots:
-    """Votes on what follows a membership (paxos.py)."""
-
-    sender: int
-    votes: tuple[bytes, ...]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What follows a membership: the certificate of a decision, and, of the first, the verify keys of membership 0."""
-
-    sender: int
-    certificate: tuple[bytes, ...]
-    founders: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True)
-class JoinRequest:
-    """An agent that is no member asks to become one."""
-
-    sender: int
-    known: int  # decisions that it knows
-    entry: bytes  # its entry in the next membership (terms.py)
-
-
-Message = Ballots | Decision | JoinRequest
-
-
 @lru_cache(maxsize=64)
 def digest_run(run: str) -> bytes:
     """The name of a run in headers and in signed statements."""
     return hashlib.blake2b(run.encode(), digest_size=16).digest()
 
 
-def encode(message: Frame | Status | Message, run: str, encrypted: bool = False) -> bytes:
+def encode(message: Frame | Status, run: str, encrypted: bool = False) -> bytes:
     """The bytes of a message. An encrypted link authenticates every byte: there a frame has no checksum."""
     if isinstance(message, Status):
-        packed: bytes = msgpack.packb({"facts": message.statements, "waiting": message.waiting})
+        packed = pack_value({"facts": message.statements, "waiting": message.waiting})
         return HEADER.pack(WIRE_VERSION, STATUS, message.sender, digest_run(run), message.epoch) + packed
-    if not isinstance(message, Frame):
-        kind = {Ballots: BALLOTS, Decision: DECISION, JoinRequest: JOIN}[type(message)]
-        packed = msgpack.packb({name: value for name, value in vars(message).items() if name != "sender"})
-        return HEADER.pack(WIRE_VERSION, kind, message.sender, digest_run(run), 0) + packed
     numbers = message.rows.contiguous().numpy()
     shape = numbers.shape
     return b"".join(
@@ -194,29 +161,6 @@ def find_sender(message: Buffer) -> int:
     return int(HEADER.unpack_from(message)[2])
 
 
-def decode_change(message: Buffer, run: str, sender: int, longest: int) -> Message:
-    """Decode votes, a decision or a request of this run from the agent whose key the link belongs to."""
-    kind, _ = _check_header(message, run, sender)
-    if len(message) > longest:
-        raise RefusedError("malformed", f"kind {kind} with {len(message)} bytes")
-    tables = _unpack_map(message[HEADER.size :])
-
-    def take_list(name: str) -> tuple[bytes, ...]:
-        found = tables.get(name)
-        if not isinstance(found, list) or not all(isinstance(part, bytes) for part in found):
-            raise RefusedError("malformed", f"a message without {name}")
-        return tuple(found)
-
-    if kind == BALLOTS:
-        return Ballots(sender, take_list("votes"))
-    if kind == DECISION:
-        return Decision(sender, take_list("certificate"), take_list("founders"))
-    known, entry = tables.get("known"), tables.get("entry")
-    if kind != JOIN or type(known) is not int or not 0 <= known < 1 << 32 or not isinstance(entry, bytes):
-        raise RefusedError("malformed", "a request to join that cannot be read")
-    return JoinRequest(sender, known, entry)
-
-
 def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
     """Bytes of the longest status of a run, with statements of these lengths about every agent."""
     prefix = 5  # bytes before a msgpack string, at most
@@ -226,7 +170,7 @@ def max_status_length(num_agents: int, statement_lengths: Iterable[int]) -> int:
 def decode(message: Buffer, run: str, sender: int, longest: int = 1 << 16) -> FrameHeader | Status:
     """Decode a status, or the header of a frame, of this run from the agent whose key the link belongs to. A payload
     is measured and not read; no status is longer than `longest`."""
-    kind, epoch = _check_header(message, run, sender)
+    kind, epoch = check_header(message, run, sender)
     size = len(message)
     if kind == FRAME and size >= PAYLOAD_OFFSET:
         return _read_frame_header(message, sender, epoch)
@@ -235,7 +179,7 @@ def decode(message: Buffer, run: str, sender: int, longest: int = 1 << 16) -> Fr
     raise RefusedError("malformed", f"kind {kind} with {size} bytes")
 
 
-def _check_header(message: Buffer, run: str, sender: int) -> tuple[int, int]:
+def check_header(message: Buffer, run: str, sender: int) -> tuple[int, int]:
     """The kind and the epoch in the header of a message of this run from this agent."""
     if len(message) < HEADER.size:
         raise RefusedError("malformed", f"{len(message)} bytes")
@@ -277,7 +221,7 @@ def unpack_value(body: Buffer, most_text: int = 256) -> Any:
         raise RefusedError("malformed", type(error).__name__) from None
 
 
-def _unpack_map(body: Buffer) -> dict[Any, Any]:
+def unpack_map(body: Buffer) -> dict[Any, Any]:
     tables = unpack_value(body)
     if not isinstance(tables, dict):
         raise RefusedError("malformed", "a body that is not a map")
@@ -285,7 +229,7 @@ def _unpack_map(body: Buffer) -> dict[Any, Any]:
 
 
 def _read_status(body: Buffer, sender: int, epoch: int) -> Status:
-    tables = _unpack_map(body)
+    tables = unpack_map(body)
     statements, waiting = tables.get("facts"), tables.get("waiting")
     if not isinstance(statements, list) or not all(isinstance(one, bytes) for one in statements):
         raise RefusedError("malformed", "a status without its statements")

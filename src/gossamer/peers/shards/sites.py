@@ -22,8 +22,8 @@ from gossamer.agents.scores import choose_score
 from gossamer.data.site import SiteData, read_site
 from gossamer.errors import GossamerError, naming, shown
 from gossamer.peers.network.addresses import Contact, check_address, check_distinct
+from gossamer.peers.network.curve import derive_public_key
 from gossamer.peers.network.keys import read_key, split_key
-from gossamer.peers.network.sockets import derive_public_key
 from gossamer.peers.protocol.signatures import derive_verify_key
 from gossamer.peers.shards.manifests import MAX_SITES, SiteManifest
 from gossamer.peers.shards.membership import MAX_AGENT, Membership, membership_fields, read_membership
