@@ -215,9 +215,12 @@ def load_model(path: str | Path) -> GraphNetwork:
 def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
     """Load the data graph that a run directory names."""
     settings, pooled = read_run_settings(folder), bool(read_manifest(folder).data.fingerprint)
+    if settings.evict_after is not None and not pooled:  # whatever data set its agents came from
+        raise GossamerError(
+            f"{folder} was trained on the vertices of agents that have come and gone, which no data set holds; predict "
+            "with each of them: gossamer predict AGENT"
+        )
     try:
-        if settings.evict_after is not None and not pooled:  # whatever the data set was that its agents came from
-            raise GossamerError("agents have left or joined with their data")
         return load_dataset(settings, progress)
     except GossamerError as error:
         reason = error if pooled else "it is with the sites: gossamer predict AGENT"

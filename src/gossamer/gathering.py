@@ -156,9 +156,7 @@ def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetr
     return done
 
 
-def _join_histories(
-    run: Run, logs: Sequence[Sequence[AgentMetrics]], earlier: Sequence[AgentMetrics]
-) -> list[Record]:
+def _join_histories(run: Run, logs: Sequence[Sequence[AgentMetrics]], earlier: Sequence[AgentMetrics]) -> list[Record]:
     """Scores from the sums of all agents, up to the run's step, with disagreement and g^t as agents have measured them;
     of the last step and of the weights that are kept, they are measured here."""
     score = run.score.key(binned=True)

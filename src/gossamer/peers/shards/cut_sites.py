@@ -44,7 +44,8 @@ def cut_sites(
         )
     links = deployment.links & ~np.eye(m, dtype=bool)
     identity = DataIdentity(name=graph.name, fingerprint=fingerprint, class_names=name_classes(graph), task=graph.task)
-    shards, founders = [], tuple((verify_keys or [None] * m)[:m])
+    founders: tuple[str | None, ...] = (None,) * m if verify_keys is None else tuple(verify_keys[:m])
+    shards = []
     for k in range(m):
         neighbours = np.flatnonzero(links[k]).tolist()
         membership = Membership(k, run, contacts[k], {z: contacts[z] for z in neighbours}, founders)
