@@ -37,8 +37,7 @@ from gossamer.peers.protocol.terms import (
 )
 from gossamer.peers.protocol.wire import Buffer, RefusedError
 
-ANNOUNCE_INTERVAL = 1.0  # seconds after which the end of a run is announced again
-JOIN_INTERVAL = 2.0  # seconds between two requests to join
+ANNOUNCE_INTERVAL, JOIN_INTERVAL = 1.0, 2.0  # seconds between two announcements of the end, or requests to join
 MAX_DECISIONS = 16  # that answer one message
 
 
@@ -116,10 +115,8 @@ class Group:
     @property
     def waiting_for(self) -> tuple[int, ...]:
         """Ids of the agents that this one waits for: to go on, or to join."""
-        if self.all_done:
-            return ()
-        if self.member is None:
-            return self.neighbours
+        if self.all_done or self.member is None:
+            return () if self.all_done else self.neighbours
         return tuple(self.term.ids[number] for number in self.member.waiting_for)
 
     @property
