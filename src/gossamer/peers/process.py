@@ -222,7 +222,7 @@ def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: P
         )
         if group.left:
             return _logger.info("agent %d has left the run; the others go on without it", agent)
-        if group.member is None or group.member.membership.run != group.term.name:
+        if group.member is None:
             raise RunWithoutAgentError(f"the run has finished without agent {agent}, which was no member at its end")
         changing.publish_result()
         options.on_finished(state)

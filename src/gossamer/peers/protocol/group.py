@@ -203,6 +203,7 @@ class Group:
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
         self._decide(found.certificate, now)
+        self._informed.add(sender)
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
@@ -277,23 +278,23 @@ class Group:
 
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
-        if self.ended:
-            self.change = None
+        entry, term = self.term.find(self.agent), self.term
+        if not self.ended:
+            self.member = None
+            self._join_at = self._outside_since = now
+        self.change = None
+        if self.member is not None or entry is None or not self.config.signs_for(entry):
             return
-        self.member = self.change = None
-        self._join_at = self._outside_since = now
-        term, agent = self.term, self.agent
-        entry = term.find(agent)
-        if entry is None or not self.config.signs_for(entry):
-            return
-        since, number = self.history.find_first(entry), term.ids.index(agent)
 
         def send(receiver: int, message: bytes) -> None:
             self._send(term.ids[receiver], message)
 
-        self.member = self._make_member(self.history.terms, since, send, now)
+        self.member = self._make_member(self.history.terms, self.history.find_first(entry), send, now)
+        if self.ended:
+            return
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
-        decree = Decree(term.name, number, len(term.ids), signatures, votes, make_check(term))
-        self.change = Change(term, agent, self.neighbours, self.config.evict_after, decree, self.member)
+        number, m = term.ids.index(self.agent), len(term.ids)
+        decree = Decree(term.name, number, m, signatures, votes, make_check(term))
+        self.change = Change(term, self.agent, self.neighbours, self.config.evict_after, decree, self.member)
         if self.leaving:
             self.change.leave()
