@@ -25,9 +25,8 @@ from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import write_secret
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
-from gossamer.peers.shards.cut_sites import cut_sites
-from gossamer.peers.shards.shard import Shard, cut_shards, read_shard, write_shard
-from gossamer.peers.shards.sites import SiteShard, write_site_shard
+from gossamer.peers.shards.cut_sites import cut_agents, write_agent
+from gossamer.peers.shards.shard import read_shard, write_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
 from gossamer.runs.settings import Settings
@@ -50,18 +49,10 @@ def write_local_shards(
     ]
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    run, shards = token_hex(8), list[Shard | SiteShard]()
-    if settings.evict_after is None:
-        shards += cut_shards(deployment, settings, run, contacts, verify_keys, fingerprint)
-    else:
-        given = deployment.graph if graph is None else graph
-        shards += cut_sites(given, deployment, settings, run, contacts, verify_keys, fingerprint)
-    for shard in shards:
+    given = deployment.graph if graph is None else graph
+    for shard in cut_agents(given, deployment, settings, token_hex(8), contacts, verify_keys, fingerprint):
         own = folder / f"agent-{shard.membership.agent}"
-        if isinstance(shard, SiteShard):
-            write_site_shard(own, shard)
-        else:
-            write_shard(own, shard)
+        write_agent(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])
         if secrets is not None:
             state = run_folder(own, shard.membership)
