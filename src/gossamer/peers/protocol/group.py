@@ -212,6 +212,8 @@ class Group:
         (entry,) = unpack_entries(pack_entries([Entry(claimed, request.entry)]))  # refuses what cannot be read
         if entry.profile is None:
             raise RefusedError("malformed", "a request to join without a profile")
+        if not self._replies.setdefault(f"join {claimed}", TokenBucket(now, REPLY_RATE, REPLY_BURST)).take(now):
+            raise RefusedError("too often", "requests to join")
         self.config.admit(sender, entry)
         if request.known < len(self.history.certificates):
             self._answer(claimed, request.known, now)
