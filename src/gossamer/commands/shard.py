@@ -107,7 +107,7 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
 
 def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.peers.network.keys import write_secret
-    from gossamer.peers.shards.cut_sites import cut_agents, write_agent
+    from gossamer.peers.shards.cut_sites import cut_deployment, write_agent
     from gossamer.report import agent_tables
     from gossamer.runs import new_folders
     from gossamer.runs.deployment import make_deployment
@@ -121,7 +121,7 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
     run = secrets.token_hex(8)
-    shards = cut_agents(graph, deployment, settings, run, contacts, members, fingerprint_data(graph))
+    shards = cut_deployment(graph, deployment, settings, run, contacts, members, fingerprint_data(graph))
     for one in shards:
         folder = out / f"agent-{one.membership.agent}"
         write_agent(folder, one)

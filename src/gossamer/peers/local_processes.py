@@ -25,7 +25,7 @@ from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import write_secret
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
-from gossamer.peers.shards.cut_sites import cut_agents, write_agent
+from gossamer.peers.shards.cut_sites import cut_deployment, write_agent
 from gossamer.peers.shards.shard import read_shard, write_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
@@ -50,7 +50,7 @@ def write_local_shards(
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
     given = deployment.graph if graph is None else graph
-    for shard in cut_agents(given, deployment, settings, token_hex(8), contacts, verify_keys, fingerprint):
+    for shard in cut_deployment(given, deployment, settings, token_hex(8), contacts, verify_keys, fingerprint):
         own = folder / f"agent-{shard.membership.agent}"
         write_agent(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])

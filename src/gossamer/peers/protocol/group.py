@@ -28,7 +28,7 @@ from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMe
 from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.paxos import Decree
-from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
+from gossamer.peers.protocol.resending import ReplyLimits
 from gossamer.peers.protocol.terms import (
     Entry,
     Term,
@@ -59,12 +59,12 @@ class Group:
         self.agent = config.agent
         self._on_refused, self.refused = on_refused, Counter[str]()
         self.history = History(config.run, config.founders)
-        self._replies: dict[int | str, TokenBucket] = {}
+        self._replies = ReplyLimits()
         self.entry = Entry(config.agent, store.profile())
         self.ended = self.leaving = self.left = False
         self.member: Member | None = None  # None: this agent is no member
         self.change: Change | None = None
-        self._informed: set[int] = set()  # neighbours that know that the run has finished
+        self._informed: set[int] = set()  # neighbours that know what was decided last
         self._decided_at = self._outside_since = self._last_received = self._join_at = self._announce_at = now
         for certificate in store.certificates():
             self._pass(certificate, self.history.verify(certificate, config.sign), now)
@@ -114,7 +114,7 @@ class Group:
 
     @property
     def waiting_for(self) -> tuple[int, ...]:
-        """Ids of the agents that this one waits for: to go on, or to join."""
+        """Ids of the agents that this one waits for."""
         if self.all_done or self.member is None:
             return () if self.all_done else self.neighbours
         return tuple(self.term.ids[number] for number in self.member.waiting_for)
@@ -212,8 +212,7 @@ class Group:
         (entry,) = unpack_entries(pack_entries([Entry(claimed, request.entry)]))  # refuses what cannot be read
         if entry.profile is None:
             raise RefusedError("malformed", "a request to join without a profile")
-        if not self._replies.setdefault(f"join {claimed}", TokenBucket(now, REPLY_RATE, REPLY_BURST)).take(now):
-            raise RefusedError("too often", "requests to join")
+        self._replies.take(f"join {sender}", "requests to join", now)
         self.config.admit(sender, entry)
         if request.known < len(self.history.certificates):
             self._answer(claimed, request.known, now)
@@ -227,9 +226,7 @@ class Group:
 
     def _answer(self, receiver: int, number: int, now: float) -> None:
         """Send the decisions from a membership on to an agent that may not know them, within a rate limit."""
-        bucket = self._replies.setdefault(receiver, TokenBucket(now, REPLY_RATE, REPLY_BURST))
-        if not bucket.take(now):
-            raise RefusedError("too often", "messages of an earlier membership")
+        self._replies.take(receiver, "messages of an earlier membership", now)
         for later in range(number, min(number + MAX_DECISIONS, len(self.history.certificates))):
             self._send_decisions(receiver, later)
 

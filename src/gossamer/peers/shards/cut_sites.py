@@ -20,7 +20,7 @@ from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings
 
 
-def cut_agents(
+def cut_deployment(
     graph: DataGraph,
     deployment: Deployment,
     settings: Settings,
