@@ -71,9 +71,12 @@ def test_parts_without_a_majority_wait_and_go_on_when_the_network_heals() -> Non
 
 
 def test_the_smaller_part_of_a_split_comes_back() -> None:
-    network = run(Scenario(4, RING, delay=0.1, splits=((frozenset({3}), 0.3, 12.0),)), seed=3)
-    assert any(term.ids == (0, 1, 2) for term in network.terms)
-    assert network.happened["joined anew"] or network.happened["came back when all others had finished"]
+    anew = 0
+    for seed in range(5):
+        network = run(Scenario(4, RING, delay=0.3, splits=((frozenset({3}), 1.0, 9.0),)), seed)
+        assert any(term.ids == (0, 1, 2) for term in network.terms)
+        anew += network.happened["joined anew"]
+    assert anew >= 3  # or the others had finished by then
 
 
 def test_a_moved_agent_is_replaced_by_itself() -> None:
