@@ -14,6 +14,8 @@ from gossamer.peers.departure import ask_to_leave
 from gossamer.peers.identity import add_admitted
 from gossamer.peers.status import read_status
 from gossamer.peers.term_folders import MEMBERSHIP_LOG, read_log
+from gossamer.runs.evaluations import read_evaluations
+from gossamer.runs.manifests import Evaluation
 from gossamer.runs.tensors import read_tensors
 
 
@@ -42,6 +44,9 @@ def test_agents_are_lost_join_and_leave(tmp_path: Path) -> None:
     means = [read_tensors(find_state(folders[k]) / "mean.safetensors") for k in (1, 2, 3, 5)]
     for name, part in means[0].items():
         assert all(torch.equal(part, other[name]) for other in means[1:])
+    steps = [one["step"] for one in read_evaluations(find_state(folders[1]) / "metrics.jsonl", Evaluation)]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 900)
     status = read_status(folders[5], 0.0)
     assert (status["state"], status["agent"], status["members"]) == ("finished", 5, [1, 2, 3, 5])
     assert predict(folders[5]).shape == predict(folders[1]).shape == (20, 3)

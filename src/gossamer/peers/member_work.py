@@ -17,6 +17,7 @@ from gossamer.agents.salts import Secrets
 from gossamer.errors import GossamerError
 from gossamer.files import make_private, set_aside
 from gossamer.model import Params
+from gossamer.peers.agent_folders import EVALUATIONS_FILE
 from gossamer.peers.checkpoints import EpochStore, find_checkpoints
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.joining import adopt_weights, exchange_edges, expect_edges, expect_weights
@@ -127,6 +128,8 @@ class MemberWork:
             adopt = adopt_weights(shard, params, self._shapes, adopters, index)
             params = yield from label_exchanges("site", self._moment, adopt)
             start = Start(begin.step, params, statistics)
+        if self._term.number:
+            self._log.begin_with(term_folder(self._run, max(0, begin.membership)) / EVALUATIONS_FILE, begin.step)
         write_begin(self._folder, begin)
         self._planning = self._make_site_work(shard, start)
         yield from shift_steps(self._planning.program(begin.step, session), offset)
