@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from peers.changing import find_state, write_changing
 from peers.harness import deployed
 from peers.processes import Agents, wait_until
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ from gossamer.cli import app
 from gossamer.errors import GossamerError
 from gossamer.peers.checkpoints import find_checkpoints
 from gossamer.peers.histories import TermTraining, list_trainings
+from gossamer.peers.identity import add_admitted
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.protocol.terms import Term, make_entries
 from gossamer.peers.term_folders import BEGINS, MEMBERSHIP_LOG, Begin, read_begin
@@ -42,11 +44,6 @@ COMMON: dict[str, Any] = {
 def cut(folder: Path, changes: dict[str, Any]) -> list[Path]:
     deployment, settings = deployed(**COMMON | changes)
     return write_local_shards(folder, deployment, settings)
-
-
-def find_state(folder: Path) -> Path:
-    (state,) = folder.glob("run-*")
-    return state
 
 
 def train_with_losses(folders: list[Path]) -> None:
@@ -177,6 +174,20 @@ def test_a_run_that_never_changed_is_replayed(tmp_path: Path) -> None:
     assert replayed.same
     assert all(one.difference == 0 for one in replayed.agents)
     assert [one.until for one in replayed.history.trainings] == [None]
+
+
+def test_an_agent_that_joins_is_replayed(tmp_path: Path) -> None:
+    """It declares its edges, and takes over a neighbour's weights."""
+    folders, keys = write_changing(tmp_path, 3, 1, steps=240, measure="none", evaluate_every=60)
+    with Agents(folders) as agents:
+        for folder in folders[:3]:
+            add_admitted(folder, keys[3])
+        agents.start_all()
+        agents.wait_finished()
+    replayed = replaying.replay_folders(folders[3])
+    assert [one.term.ids for one in replayed.history.trainings] == [(0, 1, 2), (0, 1, 2, 3)]
+    assert replayed.history.trainings[1].begin.adopters == (3,)
+    assert [(one.agent, one.same, one.difference) for one in replayed.agents] == [(k, True, 0.0) for k in range(4)]
 
 
 def test_a_run_whose_agents_cannot_leave_is_refused(tmp_path: Path) -> None:
