@@ -1,12 +1,16 @@
 """Memberships that follow each other: schedules of a pretended network, and mutations that they catch."""
 
+from itertools import combinations
+
 import pytest
 from peers.groups import GroupNetwork, Scenario
 from peers.membership_schedules import run_schedule
 
+from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
 from gossamer.peers.protocol.paxos import Decree
 
 RING = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
+WHOLE = tuple(combinations(range(5), 2))
 CUT = ((frozenset({0, 1}), 0.2, 60.0),)  # two of four, each part without a majority
 
 
@@ -40,6 +44,15 @@ def test_an_agent_leaves_on_purpose() -> None:
     network = run(Scenario(4, RING, delay=0.1, leaving=((1, 0.3),)))
     assert sorted(network.finished) == [0, 2, 3]
     assert network.happened["left"] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nobody_waits_for_an_agent_that_has_ended(seed: int) -> None:
+    """Who ends has told all its neighbours that it knows the decision, whoever it learnt of it from."""
+    for happens in ({"lost": ((4, 0.5),)}, {"leaving": ((4, 0.2),)}):
+        network = run(Scenario(5, WHOLE, delay=0.02, **happens), seed)
+        assert {0, 1, 2, 3} <= set(network.finished)
+        assert network.now < DEPARTURE_TIMEOUT
 
 
 def test_an_agent_that_holds_the_others_together_stays() -> None:

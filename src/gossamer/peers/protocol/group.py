@@ -135,7 +135,8 @@ class Group:
         """Return whether the process can end: nothing follows, and the neighbours know it or had time to learn of it;
         or this agent has finished and hears nobody."""
         if self.all_done:
-            return self._informed >= set(self.neighbours) or now > self._decided_at + DEPARTURE_TIMEOUT
+            members = {z for z in self.neighbours if self.term.find(z) is not None}
+            return self._informed >= members or now > self._decided_at + DEPARTURE_TIMEOUT
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
     def receive(self, sender: int | str, message: Buffer, now: float) -> None:
@@ -202,8 +203,11 @@ class Group:
             return
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
+        before = self.neighbours
         self._decide(found.certificate, now)
-        self._informed.add(sender)
+        self._informed |= {sender} if self.all_done else set()
+        for z in before:  # each hears from this agent that it knows, and need not wait for it at the end
+            self._send_decisions(z, number)
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
