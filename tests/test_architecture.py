@@ -39,7 +39,9 @@ RANK = {
     "cli": 13,
 }
 COMMANDS = {str(path.relative_to(SOURCE)) for path in FILES if path.parent.name == "commands"}
-TABLES = {f"report/{name}.py" for name in ("terminal", "agent_tables", "audit_tables", "topology_tables")}
+TABLES = {
+    f"report/{name}.py" for name in ("terminal", "agent_tables", "audit_tables", "timeline_tables", "topology_tables")
+}
 EDGES = {  # third-party libraries, each behind few modules
     "typer": {"cli.py", *COMMANDS},
     "pydantic": {
@@ -48,6 +50,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "runs/network_settings.py",
         "runs/documents.py",
         "runs/manifests.py",
+        "peers/rehearsal/script.py",
         "peers/shards/site_files.py",
         "peers/shards/manifests.py",
     },
@@ -77,6 +80,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "report/panels.py",
         "report/reconstructions.py",
         "report/theory.py",
+        "report/timeline.py",
         "report/traffic.py",
     },
     "threadpoolctl": {"topology/design.py"},

@@ -214,11 +214,16 @@ def load_model(path: str | Path) -> GraphNetwork:
 
 def load_graph(folder: Path, progress: Callable[[int, int], None] | None = None) -> DataGraph:
     """Load the data graph that a run directory names."""
-    settings = read_run_settings(folder)
+    settings, pooled = read_run_settings(folder), bool(read_manifest(folder).data.fingerprint)
+    if settings.evict_after is not None and not pooled:  # whatever data set its agents came from
+        raise GossamerError(
+            f"{folder} was trained on the vertices of agents that have come and gone, which no data set holds; predict "
+            "with each of them: gossamer predict AGENT"
+        )
     try:
         return load_dataset(settings, progress)
     except GossamerError as error:
-        reason = error if read_manifest(folder).data.fingerprint else "it is with the sites: gossamer predict AGENT"
+        reason = error if pooled else "it is with the sites: gossamer predict AGENT"
         raise GossamerError(
             f"{folder} was trained on {settings.dataset!r}, which cannot be loaded: {reason}. A graph from memory must "
             f"be given again: gossamer.resume({str(folder)!r}, graph=...) or gossamer.predict in Python"

@@ -1,5 +1,10 @@
-"""Agents' folders joined into one run: their weights stacked, and their evaluations, in one run directory."""
+"""Agents' folders joined into one run: their weights stacked, and their evaluations, in one run directory.
 
+Where agents may leave and join, the members of the last membership are joined; what was evaluated before it is as they
+have logged it.
+"""
+
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +17,13 @@ from gossamer.agents.measures import disagreement
 from gossamer.agents.salts import Secrets
 from gossamer.api import Result, finish
 from gossamer.engines.simulation import Simulation
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, read_trained_shard
 from gossamer.peers.checkpoints import find_checkpoints
 from gossamer.peers.evaluation_log import AgentMetrics, read_evaluation_log, score_agents
+from gossamer.peers.progress import join_numbers
 from gossamer.peers.results import make_record, track_best
+from gossamer.peers.run_history import RunHistory, may_change, read_history
 from gossamer.peers.shards.shard import Shard
 from gossamer.peers.staged_work import read_handed
 from gossamer.runs import directory, new_folders
@@ -35,7 +42,10 @@ from gossamer.runs.training import stationarity
 
 def gather_agents(folders: Sequence[Path], out: Path) -> Result:
     """Join the folders of all agents of a finished run, and write its run directory."""
-    given = [read_trained_shard(find_agent_folder(folder)) for folder in folders]
+    found = [find_agent_folder(folder) for folder in folders]
+    if any(may_change(folder) for folder in found):
+        return _gather_members(read_history(found), out)
+    given = [read_trained_shard(folder) for folder in found]
     agents = sorted(given, key=lambda one: one[0].membership.agent)
     check_agents_at_hand([shard for shard, _ in agents])
     for shard, state in agents:
@@ -48,6 +58,38 @@ def gather_agents(folders: Sequence[Path], out: Path) -> Result:
     with new_folders.create_locked(out):
         directory.save_start(out, run)
         return finish(Result(run), None, out)
+
+
+def _gather_members(history: RunHistory, out: Path) -> Result:
+    """Join the members of a finished run's last membership, and write its run directory."""
+    for shard, state in history.read_last():
+        if not (state / "done").is_file():
+            agent = history.members[shard.membership.agent]
+            raise GossamerError(
+                f"agent {agent} has not finished ({state}); see gossamer status {history.states[agent].parent}"
+            )
+    if history.others:
+        warnings.warn(
+            f"agent {join_numbers(history.others)} was no member when the run ended and is left out: the run directory "
+            f"holds the agents {join_numbers(history.members)}, numbered 0 to {len(history.members) - 1} in this order",
+            GossamerWarning,
+            stacklevel=3,
+        )
+    run = join_members(history)
+    with new_folders.create_locked(out):
+        directory.save_start(out, run)
+        return finish(Result(run), None, out)
+
+
+def join_members(history: RunHistory) -> Run:
+    """The run of the members of the last membership, with their weights and the evaluations of all memberships."""
+    shards, states = map(list, zip(*history.read_last(), strict=True))
+    if not history.is_whole:  # vertices have gone, or come: this is no data set that could be loaded
+        shards = [
+            one if one.identity is None else replace(one, identity=one.identity.model_copy(update={"fingerprint": ""}))
+            for one in shards
+        ]
+    return collect_agents(join_run(shards, states), states, history.list_earlier())
 
 
 def check_agents_at_hand(shards: Sequence[Shard]) -> None:
@@ -94,8 +136,9 @@ def join_run(shards: Sequence[Shard], states: Sequence[Path]) -> Run:
     return Run(settings, deployment, host, identity.fingerprint, Simulation(), encoder=encoder, secrets=secrets)
 
 
-def collect_agents(run: Run, states: Sequence[Path]) -> Run:
-    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored."""
+def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetrics] = ()) -> Run:
+    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored;
+    `earlier` evaluations have the scores of all agents that there were."""
     step = max(set.intersection(*({0, *find_checkpoints(state)} for state in states)))
     if step == 0 and not all(0 in find_checkpoints(state) for state in states):
         return run
@@ -109,20 +152,22 @@ def collect_agents(run: Run, states: Sequence[Path]) -> Run:
         check_tensors(parts[-1], expected, str(path))
     params, statistics = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
     done = restore_weights(run, params, step, statistics)
-    done.history = _join_histories(done, [read_evaluation_log(state / EVALUATIONS_FILE) for state in states])
+    done.history = _join_histories(done, [read_evaluation_log(state / EVALUATIONS_FILE) for state in states], earlier)
     return done
 
 
-def _join_histories(run: Run, logs: Sequence[Sequence[AgentMetrics]]) -> list[Record]:
+def _join_histories(run: Run, logs: Sequence[Sequence[AgentMetrics]], earlier: Sequence[AgentMetrics]) -> list[Record]:
     """Scores from the sums of all agents, up to the run's step, with disagreement and g^t as agents have measured them;
     of the last step and of the weights that are kept, they are measured here."""
+    score = run.score.key(binned=True)
     task, width = run.host.task, run.deployment.graph.num_outputs
     by_step = [{one["step"]: one for one in log if one["step"] <= run.host.step} for log in logs]
-    history: list[Record] = []
-    for step in sorted(set.intersection(*map(set, by_step))):
+    steps = sorted(set.intersection(*map(set, by_step)))
+    history = [make_record(one, score, one["network"]) for one in earlier if one["step"] < min(steps)]
+    for step in steps:
         records = [log[step] for log in by_step]
         found = score_agents(records, task, width, run.target_scale)
-        history.append(make_record(records[0], run.score.key(binned=True), found))
+        history.append(make_record(records[0], score, found))
     for host in (run.host, run.kept):
         for record in history:
             if record["step"] == host.step:

@@ -7,7 +7,7 @@ same bits: on one type of machine, with one version of torch and one number of t
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -23,14 +23,14 @@ from gossamer.peers.evaluation import PeerEvaluation, make_evaluation
 from gossamer.peers.histories import (
     WEIGHTS_FILE,
     AgentFolder,
-    History,
     TermTraining,
+    TrainedHistory,
     find_agents,
     read_agent_weights,
-    read_history,
+    read_trained_history,
 )
 from gossamer.peers.member_work import prepare_member, select_statistics
-from gossamer.peers.program import train_from
+from gossamer.peers.program import Value, train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange
 from gossamer.peers.shard_work import carry_over
 from gossamer.peers.shards.restriction import restrict_shard
@@ -39,7 +39,6 @@ from gossamer.peers.site_work import Start, plan_share
 from gossamer.runs.hosts import build_share_host
 from gossamer.runs.tensors import check_tensors, read_tensors, write_tensors
 
-Value = TypeVar("Value")
 OnStep = Callable[[TermTraining, int], None]  # takes a step that is about to be trained
 
 
@@ -67,10 +66,10 @@ class ReplayedAgent:
 
 
 @dataclass(frozen=True)
-class Replay:
+class RunReplay:
     """A replayed run."""
 
-    history: History
+    history: TrainedHistory
     members: Mapping[int, SimulatedMember]  # of the last membership, by id
     agents: Sequence[ReplayedAgent]
 
@@ -110,24 +109,26 @@ def describe_training(training: TermTraining, members: Mapping[int, SimulatedMem
     }
 
 
-def replay_folders(log: Path, more: Sequence[Path] = (), on_step: OnStep = lambda training, step: None) -> Replay:
-    """Replay the run of an agent's log, and compare with the weights that the agents ended with."""
+def replay_folders(log: Path, more: Sequence[Path] = (), on_step: OnStep = lambda training, step: None) -> RunReplay:
+    """RunReplay the run of an agent's log, and compare with the weights that the agents ended with."""
     agents = find_agents(log, more)
-    history = read_history(agents)
+    history = read_trained_history(agents)
     torch.set_num_threads(agents[0].shard.settings.threads or 1)
     members = simulate(history, on_step)
     by_id, last = {one.agent: one for one in agents}, history.trainings[-1]
-    return Replay(history, members, [_compare(by_id[k], last, one.kept.params) for k, one in sorted(members.items())])
+    return RunReplay(
+        history, members, [_compare(by_id[k], last, one.kept.params) for k, one in sorted(members.items())]
+    )
 
 
-def write_replay(folder: Path, replay: Replay) -> None:
+def write_replay(folder: Path, replay: RunReplay) -> None:
     """Write the weights of the last members, stacked in the order of their numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = [one.weights for one in replay.agents]
     write_tensors(folder / WEIGHTS_FILE, {name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
-def simulate(history: History, on_step: OnStep = lambda training, step: None) -> dict[int, SimulatedMember]:
+def simulate(history: TrainedHistory, on_step: OnStep = lambda training, step: None) -> dict[int, SimulatedMember]:
     """Train all memberships of a history, and return the members of the last one by id."""
     members: dict[int, SimulatedMember] = {}
     for training in history.trainings:

@@ -27,8 +27,8 @@ from gossamer.runs.options import Options
 
 if TYPE_CHECKING:
     from gossamer.api import Result
-    from gossamer.data import DataGraph
-    from gossamer.runs.run import Run
+    from gossamer.launching import Launch
+    from gossamer.peers.rehearsal.timeline import Timeline
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -39,6 +39,8 @@ gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
 gossamer launch digits --agents 4 --steps 60 --record --out runs/recorded
 
 gossamer launch --resume runs/cora-1
+
+gossamer launch cora --agents 6 --evict-after 3 --script rehearsal.toml
 """
 
 
@@ -51,6 +53,14 @@ def launch(
         Path | None,
         typer.Option(metavar="DIR", help="Go on with the agents of a launch that was interrupted.", show_default=False),
     ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rehearse what may happen: events by step, such as kill, leave, join and cut (docs/deployment.md).",
+            show_default=False,
+        ),
+    ] = None,
     record: RecordMessages = False,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
@@ -61,68 +71,105 @@ def launch(
 
     Cuts shards, starts the agents, shows where each stands, and gathers what they have learnt into a run directory.
     Simulate the same with gossamer train --secrets RUN/secrets.json. With --record, gossamer audit RUN reads the
-    messages that were really sent. Interrupted, it goes on with --resume RUN, from the agents' checkpoints.
+    messages that were really sent. Interrupted, it goes on with --resume RUN, from the agents' checkpoints. With
+    --evict-after agents may leave and join: memberships.png shows what happened.
     """
     logs.configure(log_level)
     from gossamer import launching
-    from gossamer.report import terminal
+    from gossamer.peers.rehearsal.script import read_script
     from gossamer.runs import directory, new_folders
 
     if resume is not None:
-        if dataset is not None or out is not None or options:
+        if dataset is not None or out is not None or script is not None or options:
             raise GossamerError("--resume goes on with the launch's own settings; leave all other settings away")
         with directory.lock_run(resume):
-            graph, state, folders = launching.resume_launch(resume)
-            result, folder = _run_agents(state, graph, resume, folders, record), resume
+            launched, folders = launching.resume_launch(resume)
+            result = _run_agents(launched, resume, folders, record, as_json)
+        folder = resume
     else:
         settings = combine_settings(dataset, options)
+        events = () if script is None else read_script(script, settings)
         graph = load_data(settings)
         folder = out or new_folders.find_free_name(Path("runs"), graph.name)
         new_folders.check_new(folder)
         with show_progress() as (_, _, progress):
-            state = launching.prepare(graph, settings, progress)
+            launched = launching.prepare(graph, settings, progress, events)
         with new_folders.create_locked(folder):
-            result = _run_agents(state, graph, folder, launching.cut_agents(state, folder), record)
-    if as_json:
-        print_json(result.summary)
-    else:
-        terminal.show_result(Console(), result.run, result.summary, folder)
+            folders = launching.cut_agents(launched, folder)
+            if script is not None:
+                launching.keep_script(script, folder)
+            result = _run_agents(launched, folder, folders, record, as_json)
     if not result.complete:
         _say_how_to_go_on("train", folder)
         raise typer.Exit(INTERRUPTED)
 
 
-def _run_agents(state: "Run", graph: "DataGraph", folder: Path, folders: list[Path], record: bool) -> "Result":
-    """Run the agents' processes to their end, and gather their results."""
+def _run_agents(launched: "Launch", folder: Path, folders: list[Path], record: bool, as_json: bool) -> "Result":
+    """Run the agents' processes to their end, gather their results and show them."""
     from gossamer import launching
-    from gossamer.observers.plain_lines import make_report_writer
-    from gossamer.peers.evaluation_log import score_agents
-    from gossamer.peers.local_processes import LocalProcesses
-    from gossamer.peers.staged_work import count_protocol_steps
-    from gossamer.report import agent_tables
+    from gossamer.report import terminal
     from gossamer.runs.memory import keep_memory
 
-    task, score = state.host.task, state.score.key(binned=True)
-    began = time.monotonic()
-    m, steps = state.deployment.num_agents, count_protocol_steps(state.whole_settings)
-    measure = partial(score_agents, task=task, width=graph.num_outputs, scale=state.target_scale)
-    write_lines = make_report_writer(print_line, m, steps, score, measure)
     try:
-        with (
-            LocalProcesses(folders, record) as processes,
-            Live(console=err, refresh_per_second=4, transient=True) as live,
-        ):
-            for reports in processes.follow():
-                if err.is_terminal:
-                    live.update(agent_tables.process_table(reports, m, steps, score, measure))
-                else:
-                    write_lines(reports)
+        timeline = _follow_agents(launched, folders, record)
     except (KeyboardInterrupt, GossamerError):
-        _say_how_to_go_on("launch", folder)
+        if not launched.events:
+            _say_how_to_go_on("launch", folder)
         raise
-    state.seconds = time.monotonic() - began
+    launched.run.seconds = timeline.seconds
     with keep_memory(), show_progress() as (display, should_stop, _):
-        return launching.gather_launch(graph, state, folders, folder, should_stop, display)
+        result = launching.gather_launch(launched, folders, folder, timeline, should_stop, display)
+    if as_json:
+        print_json(result.summary)
+        return result
+    terminal.show_result(Console(), result.run, result.summary, folder)
+    if launched.may_change:
+        from gossamer.report.timeline_tables import show_timeline
+
+        show_timeline(Console(), timeline, folder)
+    return result
+
+
+def _follow_agents(launched: "Launch", folders: list[Path], record: bool) -> "Timeline":
+    """Run the agents' processes to their end, with what a script makes happen; show where they stand."""
+    from gossamer.observers.plain_lines import make_event_writer, make_report_writer
+    from gossamer.peers.evaluation_log import score_agents
+    from gossamer.peers.local_processes import LocalProcesses
+    from gossamer.peers.rehearsal.player import Player
+    from gossamer.peers.rehearsal.timeline import Timeline
+    from gossamer.peers.staged_work import count_protocol_steps
+    from gossamer.report import agent_tables
+
+    run, write_event = launched.run, make_event_writer(print_line)
+    score, steps = run.score.key(binned=True), count_protocol_steps(run.whole_settings)
+    m, changes = run.deployment.num_agents, launched.may_change
+    width = launched.graph.num_outputs
+    measure = partial(score_agents, task=run.host.task, width=width, scale=run.target_scale)
+    write_lines = make_report_writer(print_line, m, steps, score, measure)
+    timeline = Timeline(score, steps, len(folders), time.monotonic(), on_membership=write_event)
+
+    def show_failure(agent: int, why: str) -> None:
+        if not any(event.kind == "kill" and event.agents == (agent,) for event in timeline.events):
+            write_event(f"{why}; the others go on without it")
+
+    with (
+        LocalProcesses(folders, record, run.whole_settings.evict_after, m, show_failure) as processes,
+        Live(console=err, refresh_per_second=4, transient=True) as live,
+    ):
+        player = Player(launched.events, processes, folders, timeline, write_event)
+        for reports in processes.follow():
+            now, members = time.monotonic(), processes.members
+            timeline.follow(members, processes.standings, now)
+            player.play(now)
+            if err.is_terminal:
+                standings = processes.standings if changes else None
+                live.update(agent_tables.process_table(reports, len(folders), steps, score, measure, standings))
+            elif changes:
+                write_lines(members, timeline.num_members)
+            else:
+                write_lines(reports)
+        player.finish()
+    return timeline
 
 
 def _say_how_to_go_on(command: str, folder: Path) -> None:

@@ -126,6 +126,20 @@ class DataGraph:
         """Return the graph with only the edges where `mask` [edges] is true (Sec. V-C)."""
         return self if mask.all() else replace(self, edges=self.edges[mask], weights=self.weights[mask])
 
+    def select_vertices(self, kept: NDArray[np.bool_]) -> "DataGraph":
+        """Return the graph with only the vertices where `kept` [n] is true, and the edges between them."""
+        if kept.all():
+            return self
+        inside, number = kept[self.edges].all(1), np.cumsum(kept) - 1
+        rows = {
+            name: part[kept]
+            for name in ("features", "targets", "train", "validation", "test", "positions", "sample_weights")
+            if (part := getattr(self, name)) is not None
+        }
+        names = None if self.names is None else tuple(np.array(self.names, dtype=object)[kept])
+        edges = number[self.edges[inside]].astype(np.int64)
+        return replace(self, edges=edges, weights=self.weights[inside], names=names, **rows)
+
 
 def name_classes(graph: DataGraph) -> list[str] | None:
     """Names of the classes or labels, their numbers where they have none; None for real-valued targets."""

@@ -30,26 +30,36 @@ def describe_record(record: Record, last: int) -> str:
     return f"step {record['step']} of {last}, loss {record['train']['loss']:.4f}, {held_out}"
 
 
+def make_event_writer(write: WriteLine) -> Callable[[str], None]:
+    """A function that writes what has happened, with the time."""
+
+    def follow(text: str) -> None:
+        for line in text.splitlines():
+            write(_stamp(line))
+
+    return follow
+
+
 def make_report_writer(
     write: WriteLine, num_agents: int, last: int, score: str, measure: "Callable[[Sequence[AgentMetrics]], Scores]"
 ) -> Callable[..., None]:
     """A function that follows the reports of agents' processes and writes a line when all have evaluated again.
 
-    `measure` makes scores of the agents' sums.
+    `measure` makes scores of the agents' sums; where agents leave and join, the function is given how many there are.
     The loss and the score are those of each agent's last evaluation; some agents may be a few steps ahead.
     """
     written = -1
 
-    def follow(reports: Mapping[int, Mapping[str, Any]]) -> None:
+    def follow(reports: Mapping[int, Mapping[str, Any]], present: int = num_agents) -> None:
         nonlocal written
         found = [report["metrics"] for report in reports.values() if report["metrics"]]
         step = min((metrics["step"] for metrics in found), default=-1)
-        if len(found) < num_agents or step <= written:
+        if len(found) < present or step <= written:
             return
         written = step
         scores = measure(found)
         loss, held_out = scores["train"]["loss"], scores["validation"][score]
-        text = f"{num_agents} agents: step {step} of {last}"
+        text = f"{present} agents: step {step} of {last}"
         text += "" if math.isnan(loss) else f", loss {loss:.4f}"
         write(_stamp(text + ("" if math.isnan(held_out) else f", validation {score} {held_out:.4f}")))
 

@@ -7,12 +7,14 @@ The code is organised as follows:
     departure         an agent's wish to leave
     identity          an agent's address and keys, and whom it admits to join
     member_work       an agent's work in one membership
+    link_cuts         links of an agent that are cut for a rehearsal
     joining           exchanges with agents that have joined
     steps             numbers of the protocol's steps across memberships
     term_folders      folders and log of memberships
     progress          reports of a peer's progress, and log lines
     agent_folders     an agent's shard, and in it the folder of its run
     histories         history of a run whose agents left and joined, read from their folders
+    run_history       memberships of a run, from its agents' folders
     status            where an agent stands, read from its folder
     shard_work        training from a share that was cut
     staged_work       the same in two stages: an encoder, then the graph network
@@ -30,6 +32,7 @@ The code is organised as follows:
     evaluation_log    evaluations of an agent, on disk while it trains
     refusals          log of refused messages
     local_processes   every agent as a process on this machine
+    rehearsal         runs whose agents are killed, leave and join as a script says
     scheduling        batch scheduling of peers that share a machine
     protocol          the protocol between neighbours, without I/O or a clock
     network           messages over ZeroMQ: sockets, limits, addresses, keys

@@ -1,7 +1,7 @@
 """A peer in a run whose agents may leave and join: the protocol of group.py with its disk, its keys and its transport.
 
 The operator's wishes come as files: `leave` in the folder of the run (`gossamer leave`), and the agent's allow-list
-(`gossamer admit`), which are looked at while the agent trains.
+(`gossamer admit`), which are looked at while the agent trains; in a rehearsal also the links that are cut (link_cuts).
 """
 
 import logging
@@ -14,6 +14,7 @@ from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
 from gossamer.peers.departure import LEAVE_FILE
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.identity import Identity
+from gossamer.peers.link_cuts import read_cut
 from gossamer.peers.member_work import MemberWork
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.transport import OpenTransport, Transport
@@ -71,7 +72,7 @@ class ChangingAgent:
         self._folder, self._shard, self._identity, self._transport = folder, shard, identity, transport
         self._state, self._refusals = run_folder(folder, shard.membership), refusals
         self._known_keys = {z: contact.key for z, contact in shard.membership.neighbours.items()}
-        self._admitted = frozenset[str]()
+        self._admitted, self._cut = frozenset[str](), read_cut(self._state)
         self._store = TermStore(self._state, self._log_change)
         agent = shard.membership.agent
         if agent >= identity.num_founders and not self._store.profile():
@@ -92,7 +93,7 @@ class ChangingAgent:
             identity.learn_founders,
         )
         self.log = EvaluationLog(self._state / EVALUATIONS_FILE)
-        self.group = Group(config, self._store, self._make_member, transport.send, now, self._refuse)
+        self.group = Group(config, self._store, self._make_member, self._send, now, self._refuse)
         self.look_around(now)
 
     @property
@@ -104,6 +105,7 @@ class ChangingAgent:
         """Read what the operator wants, to leave, and whose keys may ask to join; and what those agents have sent."""
         if (self._state / LEAVE_FILE).exists():
             self.group.leave(now)
+        self._cut = read_cut(self._state)
         self._admitted = self._identity.read_admitted()
         self._transport.admit(key[:KEY_LENGTH] for key in self._admitted)
         for key, message in self._transport.take_requests():
@@ -133,6 +135,10 @@ class ChangingAgent:
         """Parameters of the last membership's protocol."""
         assert self.group.member is not None
         return self.group.member.config
+
+    def _send(self, neighbour: int, message: bytes) -> None:
+        if neighbour not in self._cut:
+            self._transport.send(neighbour, message)
 
     def _refuse(self, sender: int | str, refused: RefusedError) -> None:
         self._refusals.add(sender, refused.reason, refused.detail)

@@ -13,6 +13,8 @@ The code is organised as follows:
     topology_files   files of `gossamer topology`
     csv_tables       CSV of rows
     predictions      CSV of predictions
+    timeline         picture of a run whose agents leave and join
+    timeline_tables  the same as a table in the terminal
     theory           picture of Theorem 2
     traffic          picture of Table II
     audit_tables     tables of `gossamer audit` in the terminal

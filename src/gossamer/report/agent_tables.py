@@ -117,40 +117,45 @@ def process_table(
     steps: int,
     score: str,
     measure: "Callable[[Sequence[AgentMetrics]], Scores]",
+    standings: "Mapping[int, str] | None" = None,
 ) -> Table:
     """Table of the agents' processes and their progress; without lines between columns, to fit in 80 characters.
 
-    `measure` makes scores of an agent's sums, of which the loss and the validation score are shown.
+    `measure` makes scores of an agent's sums, of which the loss and the validation score are shown. Where agents may
+    leave and join, their `standings` and memberships take the place of bytes.
     """
     title = f"{num_agents} agents, {steps} steps"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    middle = ("in MB", "out MB") if standings is None else ("standing", "membership")
     for heading in (
         "agent",
         "step",
         "loss",
         label_score(score, short=True),
         "neighbours",
-        "in MB",
-        "out MB",
+        *middle,
         "refused",
         "waiting for",
     ):
-        table.add_column(heading, justify="left" if heading in ("neighbours", "waiting for") else "right")
+        left = heading in ("neighbours", "waiting for", "standing")
+        table.add_column(heading, justify="left" if left else "right")
     for agent in range(num_agents):
-        state = states.get(agent)
-        if state is None:
-            table.add_row(str(agent), *[""] * 7, "(starting)")
+        state, standing = states.get(agent), "" if standings is None else standings[agent]
+        if state is None or standing in ("gone", "left", "not started"):
+            between = ["", ""] if standings is None else [standing, ""]
+            starting = "(starting)" if standing in ("", "starting") else ""
+            table.add_row(str(agent), *[""] * 4, *between, "", starting, style="dim" if standing else None)
             continue
         scores = measure([state["metrics"]]) if state["metrics"] else {"train": {}, "validation": {}}
         waits = ", ".join(map(str, state["waiting_for"]))
+        traffic = [f"{state['bytes_in'] / 1e6:.1f}", f"{state['bytes_out'] / 1e6:.1f}"]
         table.add_row(
             str(agent),
             str(state["step"]),
             format_score("loss", scores["train"].get("loss")),
             format_score(score, scores["validation"].get(score)),
             ", ".join(map(str, state["neighbours"])),
-            f"{state['bytes_in'] / 1e6:.1f}",
-            f"{state['bytes_out'] / 1e6:.1f}",
+            *(traffic if standings is None else [standing, str(state.get("membership", 0))]),
             str(
                 sum(
                     state["refused"].get(name, 0)

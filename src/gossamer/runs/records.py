@@ -85,6 +85,16 @@ class Description(TypedDict):
     between_ranks: NotRequired[dict[str, int]]  # bytes of a step by phase
 
 
+class MembershipRecord(TypedDict):
+    """A membership of a run whose agents may leave and join; None where it was not seen."""
+
+    number: int
+    members: list[int]  # ids of its agents
+    from_step: int | None  # that training went on from
+    seconds: float | None  # since the start, at which it went on
+    stopped: float | None  # seconds before that, in which nobody made a step
+
+
 class Summary(TypedDict, total=False):
     """The object of `--json`; a run that has not ended lacks some of it."""
 
@@ -100,3 +110,4 @@ class Summary(TypedDict, total=False):
     edges_kept: float
     messages: MessageCounts
     seconds: float
+    memberships: list[MembershipRecord]

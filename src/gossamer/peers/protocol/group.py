@@ -53,8 +53,7 @@ class Group:
         now: float,
         on_refused: Callable[[int | str, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`send` takes the id of a neighbour; `make_member` makes the side of member.py in the last of the memberships,
-        given since which of them the agent has been a member."""
+        """`send` takes the id of a neighbour, and `make_member` the memberships and since which one the agent is in."""
         self.config, self._store, self._make_member, self._send = config, store, make_member, send
         self.agent = config.agent
         self._on_refused, self.refused = on_refused, Counter[str]()
@@ -132,16 +131,13 @@ class Group:
             self.left, self._decided_at = True, -math.inf
 
     def may_leave(self, now: float) -> bool:
-        """Return whether the process can end: nothing follows, and the neighbours know it or had time to learn of it;
-        or this agent has finished and hears nobody."""
+        """Return whether the process can end: the neighbours know the decision, or this agent hears nobody any more."""
         if self.all_done:
-            members = {z for z in self.neighbours if self.term.find(z) is not None}
-            return self._informed >= members or now > self._decided_at + DEPARTURE_TIMEOUT
+            return self._informed >= {*self.neighbours} & {*self.term.ids} or now > self._decided_at + DEPARTURE_TIMEOUT
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
     def receive(self, sender: int | str, message: Buffer, now: float) -> None:
-        """Handle a message of a neighbour, by its id, or of one that may ask to join, by its key; what the protocol
-        does not allow is counted and dropped."""
+        """Handle a message of a neighbour, by its id, or of an agent that may ask to join, by its key."""
         try:
             self._receive(sender, message, now)
         except RefusedError as refused:
@@ -203,11 +199,8 @@ class Group:
             return
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
-        before = self.neighbours
-        self._decide(found.certificate, now)
+        self._pass_on(found.certificate, now)  # so that each hears that this agent knows, and need not wait for it
         self._informed |= {sender} if self.all_done else set()
-        for z in before:  # each hears from this agent that it knows, and need not wait for it at the end
-            self._send_decisions(z, number)
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
@@ -249,10 +242,14 @@ class Group:
             for z in self.neighbours:
                 self._send(z, message)
         if decree.decided is not None:
-            before = self.neighbours
-            self._decide(decree.certificate, now)
-            for z in before:
-                self._send_decisions(z, term.number)
+            self._pass_on(decree.certificate, now)
+
+    def _pass_on(self, certificate: tuple[bytes, ...], now: float) -> None:
+        """Take over a decision, and send it to all neighbours."""
+        before, number = self.neighbours, self.term.number
+        self._decide(certificate, now)
+        for z in before:
+            self._send_decisions(z, number)
 
     def _decide(self, certificate: tuple[bytes, ...], now: float) -> None:
         """Take over the decision of the last membership, and go on in the next."""
