@@ -33,6 +33,7 @@ RANK = {
     "api": 9,
     "auditing": 10,
     "gathering": 10,
+    "replaying": 10,
     "launching": 11,
     "commands": 12,
     "cli": 13,
@@ -154,7 +155,7 @@ def test_a_package_maps_all_its_modules(package: Path) -> None:
 
 
 # Names with the same meaning wherever they occur: a command and what it calls, one figure and the next.
-SHARED = {"EXAMPLES", "T", "audit", "main", "predict", "reproduce", "train", "topology"}
+SHARED = {"EXAMPLES", "T", "audit", "main", "predict", "replay", "reproduce", "train", "topology"}
 
 
 def test_one_name_has_one_meaning() -> None:

@@ -30,6 +30,8 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "leave": "Let an agent leave its run: the others decide to go on without it, and its process ends.",
     "admit": "Admit a public key: whoever has its secret one may ask to join a run over a link to this agent.",
     "gather": "Join the folders of agents that have finished into one run directory, where they are all at hand.",
+    "replay": "Simulate a run whose agents left and joined in this process, and compare its end with the agents' "
+    "weights.",
     "reproduce": "Reproduce the paper's figures and tables, and check its claims one by one.",
 }
 

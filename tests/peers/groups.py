@@ -81,7 +81,6 @@ class Disk:
     results: dict[int, Tensor] = field(default_factory=dict)  # at the end of a membership
     packed: bytes = b""
     check: Callable[[], None] = lambda: None  # that there is one history
-    forgets: VoteKind | None = None  # a mutation: votes that are not stored
 
     def certificates(self) -> list[tuple[bytes, ...]]:
         return self.decided
@@ -117,8 +116,7 @@ class Votes:
     def set_vote(self, kind: int, content: bytes) -> None:
         point = Point.PROMISE if kind == VoteKind.PROMISE else Point.ACCEPTED
         self.disk.dies(point)
-        if kind != self.disk.forgets:
-            self.disk.ballots.setdefault(self.number, {})[kind] = content
+        self.disk.ballots.setdefault(self.number, {})[kind] = content
         self.disk.dies(point)
 
 
@@ -247,7 +245,6 @@ class Scenario:
     joining: tuple[tuple[int, float], ...] = ()  # strangers, and when they start
     moving: tuple[tuple[int, float], ...] = ()  # agents that come back with another address
     splits: tuple[tuple[frozenset[int], float, float], ...] = ()  # parts that are cut off, from when to when
-    forgets: VoteKind | None = None  # a mutation: votes that nobody stores
 
 
 class GroupNetwork:
@@ -261,14 +258,14 @@ class GroupNetwork:
         self.occasions: Counter[Point] = Counter()
         self.killed: Counter[Point] = Counter()
         self.happened: Counter[str] = Counter()
-        self.disks = {k: Disk(self._maybe_die, check=self._check_histories, forgets=scenario.forgets) for k in self.ids}
+        self.disks = {k: Disk(self._maybe_die, check=self._check_histories) for k in self.ids}
         self.groups: dict[int, Group] = {}
         self.gone: set[int] = set()  # lost, left or finished
         self.moved: set[int] = set()
         self.without_key: set[int] = set()
         self.finished: dict[int, Tensor] = {}
         self.terms = [Term(0, make_entries(self.founders), "")]  # of the longest history so far
-        self.looked_at = 0.0
+        self.looked_at = self.ended_at = 0.0  # when somebody has finished last
         self.healed_at = max([end for _, _, end in scenario.splits], default=0.0)
         starts = dict(scenario.joining)
         for k in self.ids:
@@ -300,6 +297,8 @@ class GroupNetwork:
         self.looked_at = self.now
         members = self.terms[-1].ids
         if self.finished:
+            if self.now < self.ended_at + 100:
+                return False
             self.happened["came back when all others had finished"] += len(left)
         elif 2 * self._count_connected(left & set(members)) <= len(members):
             self.happened["without a majority for ever"] += 1
@@ -404,6 +403,7 @@ class GroupNetwork:
         if group.left:
             self.happened["left"] += 1
         elif group.term.find(k) == group.entry:
+            self.ended_at = self.now
             self.finished[k] = self.disks[k].results[group.term.number]
         else:
             self.happened["outside at the end"] += 1

@@ -21,10 +21,8 @@ if __name__ == "__main__":
 import torch
 from peers.groups import GroupNetwork, Point, Scenario
 
-from gossamer.peers.protocol.paxos import VoteKind
 
-
-def draw_scenario(seed: int, forgets: VoteKind | None = None) -> Scenario:
+def draw_scenario(seed: int) -> Scenario:
     """A network of two to six agents and what happens to it."""
     draw = random.Random(f"memberships {seed}")
     m = draw.choice([2, 3, 4, 5, 6])
@@ -59,13 +57,12 @@ def draw_scenario(seed: int, forgets: VoteKind | None = None) -> Scenario:
         joining=at_times(joining),
         moving=at_times(moving),
         splits=tuple(splits),
-        forgets=forgets,
     )
 
 
-def run_schedule(seed: int, forgets: VoteKind | None = None) -> GroupNetwork:
+def run_schedule(seed: int) -> GroupNetwork:
     """One schedule to its end, checked."""
-    network = GroupNetwork(draw_scenario(seed, forgets), seed)
+    network = GroupNetwork(draw_scenario(seed), seed)
     network.run()
     network.check()
     return network

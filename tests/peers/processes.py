@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from peers.traps import Trap, run
@@ -49,9 +49,9 @@ class Agents:
             process.join(10)
         wait_until(lambda: not any(_exists(process.pid) for process in self._all), "a process is left behind")
 
-    def start(self, agent: int, trap: Trap | None = None) -> None:
+    def start(self, agent: int, trap: Trap | None = None, address: str | None = None) -> None:
         folder = self.folders[agent]
-        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent], self._record, self._serve)
+        arguments = (folder, trap, folder / "errors.log", self._namespaces[agent], self._record, self._serve, address)
         process = FORKS.Process(target=run, args=arguments)
         process.start()
         self._all.append(process)
@@ -73,8 +73,8 @@ class Agents:
     def wait_killed(self, agent: int) -> None:
         assert self._ended(agent) == -signal.SIGKILL, self.said(agent)
 
-    def wait_finished(self) -> None:
-        for agent in range(len(self.folders)):
+    def wait_finished(self, agents: Iterable[int] | None = None) -> None:
+        for agent in range(len(self.folders)) if agents is None else agents:
             assert self._ended(agent) == 0, self.said(agent)
 
     def said(self, agent: int) -> str:

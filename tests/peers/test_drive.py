@@ -83,7 +83,7 @@ def test_own_arithmetic_is_not_the_others_silence(
     def drive() -> None:
         sources = transport, metrics, refusals
         report = partial(process._report, sources=sources, options=process.PeerOptions(), folder=tmp_path, first=0)
-        driving.drive(
+        driving.drive_peer(
             member, transport, refusals, lambda now: report(member, now), 0.5, None, False, lambda message: False
         )
 

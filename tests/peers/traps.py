@@ -102,7 +102,15 @@ class _TrapRunner:
 BEGIN, FSYNC = train_from, os.fsync
 
 
-def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, ...], record: bool, serve: bool) -> None:
+def run(
+    folder: Path,
+    trap: Trap | None,
+    errors: Path,
+    namespaces: tuple[Path, ...],
+    record: bool,
+    serve: bool,
+    address: str | None = None,
+) -> None:
     """In a process of its own: train the agent of a shard, in these namespaces, with this trap."""
     signal.alarm(LIMIT)
     with errors.open("ab") as file:
@@ -112,7 +120,7 @@ def run(folder: Path, trap: Trap | None, errors: Path, namespaces: tuple[Path, .
     if trap is not None:
         runner = _TrapRunner(trap)
         shard_work.train_from, peer.Sockets, files.os.fsync = runner.begin, runner.sockets, runner.fsync  # type: ignore
-    peer.run_peer(folder, peer.PeerOptions(give_up=LIMIT, record=record, serve=serve))
+    peer.run_peer(folder, peer.PeerOptions(give_up=LIMIT, record=record, serve=serve, address=address))
 
 
 def _enter(namespace: Path) -> None:

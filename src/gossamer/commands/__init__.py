@@ -19,5 +19,6 @@ The code is organised as follows:
     leave      gossamer leave
     admit      gossamer admit
     gather     gossamer gather
+    replay     gossamer replay
     reproduce  gossamer reproduce
 """

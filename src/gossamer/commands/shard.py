@@ -107,7 +107,7 @@ def _cut_for_ranks(settings: Settings, ranks: int, out: Path) -> None:
 
 def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     from gossamer.peers.network.keys import write_secret
-    from gossamer.peers.shards.shard import cut_shards, write_shard
+    from gossamer.peers.shards.cut_sites import cut_deployment, write_agent
     from gossamer.report import agent_tables
     from gossamer.runs import new_folders
     from gossamer.runs.deployment import make_deployment
@@ -120,10 +120,11 @@ def _cut(settings: Settings, hosts: Path, out: Path) -> None:
     new_folders.create(out)
     with show_progress() as (_, _, progress):
         deployment = make_deployment(graph, settings, progress=progress)
-    shards = cut_shards(deployment, settings, secrets.token_hex(8), contacts, members, fingerprint_data(graph))
+    run = secrets.token_hex(8)
+    shards = cut_deployment(graph, deployment, settings, run, contacts, members, fingerprint_data(graph))
     for one in shards:
         folder = out / f"agent-{one.membership.agent}"
-        write_shard(folder, one)
+        write_agent(folder, one)
         if one.membership.agent in made:
             write_secret(folder / "key.secret", made[one.membership.agent])
     if made:

@@ -13,6 +13,7 @@ The code is organised as follows:
     term_folders      folders and log of memberships
     progress          reports of a peer's progress, and log lines
     agent_folders     an agent's shard, and in it the folder of its run
+    histories         history of a run whose agents left and joined, read from their folders
     run_history       memberships of a run, from its agents' folders
     status            where an agent stands, read from its folder
     shard_work        training from a share that was cut

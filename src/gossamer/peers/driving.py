@@ -48,7 +48,7 @@ class Driven(Protocol):
     def may_leave(self, now: float) -> bool: ...
 
 
-def drive(
+def drive_peer(
     driven: Driven,
     transport: Transport,
     refusals: RefusalLog,

@@ -13,7 +13,7 @@ from gossamer.agents.scores import Scores, compute_scores
 from gossamer.agents.share import MASKS
 from gossamer.data.tasks import Task
 from gossamer.errors import GossamerError
-from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor
+from gossamer.files import PRIVATE, read_bytes, wait_for_descriptor, write_atomically
 from gossamer.peers.evaluation import PeerEvaluation
 from gossamer.peers.shards.manifests import AgentEvaluation
 from gossamer.runs.documents import MAX_JSON_BYTES, parse_json, to_json, validate
@@ -38,6 +38,13 @@ class EvaluationLog:
             self.last = known[-1] if known else None
             with path.open("r+b") as file:  # the next line must not be joined to one that a crash has cut off
                 file.truncate(file.read().rfind(b"\n") + 1)
+
+    def begin_with(self, source: Path, before: int) -> None:
+        """Begin anew with the evaluations of an earlier membership, in its log, before a step."""
+        known = read_evaluation_log(source) if source.is_file() else []
+        kept = [one for one in known if one["step"] < before]
+        write_atomically(self.path, "".join(f"{to_json(one)}\n" for one in kept).encode(), PRIVATE)
+        self.last = kept[-1] if kept else None
 
     def add(self, evaluation: PeerEvaluation) -> None:
         """Append an evaluation and flush it to the disk: training that resumes after this step does not repeat it."""

@@ -146,14 +146,14 @@ class Identity:
 
 def read_admitted(folder: Path) -> list[str]:
     """The public keys in an agent's allow-list, one in a line; the rest of it, and lines that begin
-    with "# ", are comments."""
+    with #, are comments."""
     path = folder / ADMITTED_FILE
     if not path.exists():
         return []
     found = []
     for number, line in enumerate(read_text(path, MAX_ADMITTED_BYTES).splitlines(), 1):
         words = line.split()
-        if words and words[0] != "#":  # a key may begin with #
+        if words and not words[0].startswith("#"):  # which no key does: as the first of five characters it is too much
             split_key(words[0], f"{path}, line {number}")
             found.append(words[0])
     return found

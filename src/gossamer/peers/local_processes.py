@@ -30,9 +30,9 @@ from gossamer.peers.network.curve import make_curve_keys
 from gossamer.peers.network.keys import write_secret
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.protocol.signatures import derive_verify_key
-from gossamer.peers.shards.cut_sites import cut_sites
-from gossamer.peers.shards.shard import Shard, cut_shards, read_shard, write_shard
-from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard, write_site_shard
+from gossamer.peers.shards.cut_sites import cut_deployment, write_agent
+from gossamer.peers.shards.shard import read_shard
+from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.term_folders import read_log
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.secret_files import SECRETS_FILE, write_secrets
@@ -61,18 +61,12 @@ def write_local_shards(
     ]
     verify_keys = [derive_verify_key(secret) for _, secret in keys]
     folders = []
-    run, shards = token_hex(8), list[Shard | SiteShard]()
-    if settings.evict_after is None:
-        shards += cut_shards(deployment, settings, run, contacts, verify_keys, fingerprint)
-    else:
-        given = deployment.graph if graph is None else graph
-        shards += cut_sites(given, deployment, settings, run, contacts, verify_keys, fingerprint, owner, joining)
-    for shard in shards:
+    given, run = deployment.graph if graph is None else graph, token_hex(8)
+    for shard in cut_deployment(
+        given, deployment, settings, run, contacts, verify_keys, fingerprint, owner=owner, joining=joining
+    ):
         own = folder / f"agent-{shard.membership.agent}"
-        if isinstance(shard, SiteShard):
-            write_site_shard(own, shard)
-        else:
-            write_shard(own, shard)
+        write_agent(own, shard)
         write_secret(own / "key.secret", keys[shard.membership.agent][1])
         if secrets is not None and shard.membership.agent in secrets.by_agent:
             state = run_folder(own, shard.membership)
@@ -99,11 +93,9 @@ def move_ports(folders: Sequence[Path]) -> None:
         own = shard.membership
         neighbours = {z: move(z, contact) for z, contact in own.neighbours.items()}
         membership = replace(own, contact=move(own.agent, own.contact), neighbours=neighbours)
+        write_agent(folder, replace(shard, membership=membership))
         if isinstance(shard, SiteShard):
-            write_site_shard(folder, replace(shard, membership=membership))
             (state / CONTACT_FILE).unlink(missing_ok=True)  # all know the new address: there is nothing to announce
-        else:
-            write_shard(folder, replace(shard, membership=membership))
 
 
 def find_free_ports(count: int) -> list[int]:

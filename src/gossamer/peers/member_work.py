@@ -5,18 +5,20 @@ anew among themselves (site_work.py) and go on from that step. The protocol's st
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.links import Link
 from gossamer.agents.rules import StateDict, make_rule
 from gossamer.agents.salts import Secrets
 from gossamer.errors import GossamerError
 from gossamer.files import make_private, set_aside
 from gossamer.model import Params
+from gossamer.peers.agent_folders import EVALUATIONS_FILE
 from gossamer.peers.checkpoints import EpochStore, find_checkpoints
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.joining import adopt_weights, exchange_edges, expect_edges, expect_weights
@@ -94,7 +96,7 @@ class MemberWork:
         self.first, self.steps = self._codes.first, self._codes.last
         self.keep = 1 + checkpoints_to_keep(len(self._term.ids), settings)
         self._origin = fingerprint(self.shard)
-        self._shapes = _find_shapes(self.shard, settings)
+        self._shapes = find_shapes(self.shard)
         self._before: list[ExpectedMessages] = []  # exchanges before those of planning, and their step
         self._moment = -1
         self._planning: SiteWork | None = None  # once the members have exchanged edges and weights
@@ -117,16 +119,12 @@ class MemberWork:
         self._remove_checkpoints(begin)
         self._moment = offset + begin.step
         self._before = self._expect_before(adopters)
-        shard, index = self.shard, 0
-        if self._term.joined:
-            shard = yield from label_exchanges("site", self._moment, exchange_edges(shard, self._term, index))
-            index += 1
-        start = Start()
-        if base is not None:
-            params, statistics = (None, None) if shard.membership.agent in adopters else self._load(begin)
-            adopt = adopt_weights(shard, params, self._shapes, adopters, index)
-            params = yield from label_exchanges("site", self._moment, adopt)
-            start = Start(begin.step, params, statistics)
+        able = base is not None and self.shard.membership.agent not in adopters
+        given = self._load(begin) if able else None
+        prepared = prepare_member(self.shard, self._term, begin, given)
+        shard, start = yield from label_exchanges("site", self._moment, prepared)
+        if self._term.number:
+            self._log.begin_with(term_folder(self._run, max(0, begin.membership)) / EVALUATIONS_FILE, begin.step)
         write_begin(self._folder, begin)
         self._planning = self._make_site_work(shard, start)
         yield from shift_steps(self._planning.program(begin.step, session), offset)
@@ -169,14 +167,32 @@ class MemberWork:
             write_secrets(path, Secrets({number: own}))
 
 
+def prepare_member(
+    shard: SiteShard, term: Term, begin: Begin, given: tuple[Params, StateDict] | None
+) -> Generator[Outbox, Inbox, tuple[SiteShard, Start]]:
+    """Exchange what a membership needs before its planning; return its shard with all edges, and what the training
+    begins from. `given` are the weights and statistics of the step that it begins from, unless the member takes over
+    weights."""
+    index, adopters = 0, tuple(map(term.ids.index, begin.adopters))
+    if term.joined:
+        shard = yield from exchange_edges(shard, term, index)
+        index += 1
+    if begin.membership < 0:
+        return shard, Start()
+    params, statistics = given or (None, None)
+    params = yield from adopt_weights(shard, params, find_shapes(shard), adopters, index)
+    return shard, Start(begin.step, params, statistics)
+
+
 def select_statistics(params: Params, state: StateDict, settings: Settings) -> tuple[Params, StateDict]:
     """Weights of a checkpoint, and of its state the statistics of the update rule: the rest begins anew."""
     kept = make_rule(settings.update, settings.momentum).init(params)
     return params, {name: part for name, part in state.items() if name in kept}
 
 
-def _find_shapes(shard: SiteShard, settings: Settings) -> dict[str, tuple[int, ...]]:
-    data = shard.data
+def find_shapes(shard: SiteShard) -> dict[str, tuple[int, ...]]:
+    """Shapes of one agent's weights."""
+    data, settings = shard.data, shard.settings
     return build_network(int(data.features.shape[-1]), data.num_outputs, settings).shapes()
 
 

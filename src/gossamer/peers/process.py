@@ -22,7 +22,7 @@ from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
 from gossamer.peers.changing import SPARE_AGENTS, ChangingAgent, max_changing_bytes
-from gossamer.peers.driving import RunWithoutAgentError, drive
+from gossamer.peers.driving import RunWithoutAgentError, drive_peer
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.identity import Identity
 from gossamer.peers.network.curve import derive_public_key
@@ -51,7 +51,6 @@ from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.site_work import SiteWork
 from gossamer.peers.staged_work import make_work
 
-BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 DESCRIPTOR_LIMIT = 1 << 14  # ZeroMQ accepts about a thousand connections before the monitor has handled them
 Connect = Callable[[int, OnRefused], Transport]  # makes a transport for messages of at most so many bytes
 _logger = logging.getLogger(__name__)
@@ -171,7 +170,7 @@ def _train(
         sources = transport, log, refusals
         write_report = partial(_report, sources=sources, options=options, folder=folder, first=work.first)
         serving_name = name_serving(member.membership.run)
-        drive(
+        drive_peer(
             member,
             transport,
             refusals,
@@ -210,7 +209,7 @@ def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: P
             options.on_report(report)
             return report
 
-        drive(
+        drive_peer(
             group,
             transport,
             refusals,
@@ -222,7 +221,7 @@ def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: P
         )
         if group.left:
             return _logger.info("agent %d has left the run; the others go on without it", agent)
-        if group.member is None or group.member.membership.run != group.term.name:
+        if group.member is None:
             raise RunWithoutAgentError(f"the run has finished without agent {agent}, which was no member at its end")
         changing.publish_result()
         options.on_finished(state)

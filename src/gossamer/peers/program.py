@@ -37,9 +37,11 @@ def train_from(
     on_record: Callable[[PeerEvaluation], None],
     evaluation: NetworkEvaluation,
     on_step: Callable[[Host, bool], None] = lambda host, saves: None,
+    until: int | None = None,
 ) -> Generator[PlannedExchange, Inbox, Host]:
     """Train from `step` to the end: checkpoints, evaluations and steps, in the simulation's order. Returns the host as
-    its last checkpoint has it. `on_step` is called before each step, and is told whether a checkpoint follows."""
+    its last checkpoint has it. `on_step` is called before each step, and is told whether a checkpoint follows. With
+    `until`, return the host before the evaluation of that step."""
     params, state = checkpoints.load(step)
     host = replace(host, params=params, state=state, step=step)
     score = evaluation.score
@@ -49,6 +51,8 @@ def train_from(
         on_step(host, saves)
         if saves:
             _save(checkpoints, host)
+        if t == until:
+            return host
         if is_evaluated(settings, t):
             found = yield from label_exchanges("full", t, evaluation.evaluate(host))
             if found.whole is not None:

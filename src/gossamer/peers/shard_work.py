@@ -118,7 +118,7 @@ class ShardWork:
     def begin_from(self, step: int, params: Params, statistics: StateDict) -> None:
         """Store a checkpoint of an earlier membership as one of this training: trackers, memories of links and the best
         weights so far begin anew, the statistics of the update rule stay."""
-        self.store.save(step, params, {**self._host.state, **statistics})
+        self.store.save(step, params, carry_over(self._host, statistics))
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
         return self._schedule(position)
@@ -129,6 +129,11 @@ class ShardWork:
         run, everyone = self._shard.membership.run, range(host.num_agents)
         pads = SessionPads(keys, run, session, group_senders(self._share))
         return add_pads(host, pads), SessionPads(keys, run, session + b" sums", [{host.num_agents: everyone}])
+
+
+def carry_over(host: Host, statistics: StateDict) -> StateDict:
+    """The state of a host at the start of a training, but for the update rule's statistics of an earlier one."""
+    return {**host.state, **statistics}
 
 
 def add_pads(host: Host, pads: Pads) -> Host:

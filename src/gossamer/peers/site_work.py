@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 
 from gossamer.agents.consensus.masked import find_senders
-from gossamer.agents.exchange import Inbox, Phase
+from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.network_measures import SAMPLED_NUMBERS
-from gossamer.agents.planning import list_message_shapes, plan_site
+from gossamer.agents.planning import Site, list_message_shapes, plan_site
 from gossamer.agents.rules import StateDict
 from gossamer.agents.scores import count_sums
 from gossamer.agents.share import MASKS, Share
-from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
+from gossamer.agents.site_sums import SiteSums, complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
 from gossamer.model import Params
@@ -36,6 +36,7 @@ from gossamer.peers.shards.shard import Shard, add_senders, checkpoints_to_keep,
 from gossamer.peers.shards.sites import SiteShard, fingerprint
 from gossamer.peers.staged_work import count_protocol_steps, make_work
 from gossamer.peers.steps import PLANNING_STEPS
+from gossamer.runs.settings import Settings
 from gossamer.runs.shares import MANIFEST
 from gossamer.runs.stages import (
     build_network,
@@ -54,6 +55,18 @@ class Start:
     step: int = 0
     params: Params | None = None
     statistics: StateDict | None = None  # of the update rule; None: new ones
+
+
+def plan_share(
+    site: Site, settings: Settings, on_tree: Callable[[Share, SiteSums], None] = lambda share, own: None
+) -> Generator[Outbox, Inbox, tuple[Share, int]]:
+    """Plan the share of a site with the other sites; return it with the diameter of the agents' graph. `on_tree` takes
+    what the exchanges after the plan of the tree depend on."""
+    share, diameter = yield from plan_site(site)
+    own = measure_site(share, site, settings.standardise)
+    on_tree(share, own)
+    totals = yield from sum_sites(share, own, len(list_message_shapes(site)))
+    return complete_share(share, site, totals, settings.dtype), diameter
 
 
 @dataclass(frozen=True)
@@ -123,12 +136,9 @@ class SiteWork:
         moment = self._start.step  # that of planning, before the step of the same number is trained one later
         if step <= moment:
             self._discard_planned()
-            share, diameter = yield from label_exchanges("site", moment, plan_site(self._site))
-            settings, after = self._shard.settings, len(self._planning)
-            own = measure_site(share, self._site, settings.standardise)
-            self._summing = list_expected("site", sum_sites(share, own, after), torch.float64)
-            totals = yield from label_exchanges("site", moment, sum_sites(share, own, after))
-            share = complete_share(share, self._site, totals, settings.dtype)
+            settings = self._shard.settings
+            plan = plan_share(self._site, settings, self._expect_sums)
+            share, diameter = yield from label_exchanges("site", moment, plan)
             if uses_masks(settings):
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
@@ -144,6 +154,10 @@ class SiteWork:
         if self._start.params is not None and isinstance(training, ShardWork):
             training.begin_from(self._start.step, self._start.params, self._start.statistics or {})
         return training
+
+    def _expect_sums(self, share: Share, own: SiteSums) -> None:
+        """Expect the exchanges that follow the plan of the tree."""
+        self._summing = list_expected("site", sum_sites(share, own, len(self._planning)), torch.float64)
 
     def _list_senders(self, share: Share, diameter: int) -> Generator[PlannedExchange, Inbox, Share]:
         """The planned share with the senders of the neighbours, from the lists that all agents sign."""

@@ -25,7 +25,7 @@ MEMBERSHIP_LOG = "memberships.jsonl"
 BEGINS = "begins"
 PROFILE = "profile"
 FOUNDERS = "founders"
-MAX_LOG_BYTES = 1 << 30
+MAX_MEMBERSHIP_LOG = 1 << 30
 MAX_VOTE_BYTES = 1 << 21
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def read_log(folder: Path) -> list[LoggedTerm]:
     if not path.exists():
         return []
     try:
-        lines = [json.loads(line) for line in read_text(path, MAX_LOG_BYTES).splitlines()]
+        lines = [json.loads(line) for line in read_text(path, MAX_MEMBERSHIP_LOG).splitlines()]
         found = [_read_line(line, number) for number, line in enumerate(lines)]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise GossamerError(

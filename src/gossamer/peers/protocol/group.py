@@ -28,7 +28,7 @@ from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMe
 from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.paxos import Decree
-from gossamer.peers.protocol.resending import REPLY_BURST, REPLY_RATE, TokenBucket
+from gossamer.peers.protocol.resending import ReplyLimits
 from gossamer.peers.protocol.terms import (
     Entry,
     Term,
@@ -37,8 +37,7 @@ from gossamer.peers.protocol.terms import (
 )
 from gossamer.peers.protocol.wire import Buffer, RefusedError
 
-ANNOUNCE_INTERVAL = 1.0  # seconds after which the end of a run is announced again
-JOIN_INTERVAL = 2.0  # seconds between two requests to join
+ANNOUNCE_INTERVAL, JOIN_INTERVAL = 1.0, 2.0  # seconds between two announcements of the end, or requests to join
 MAX_DECISIONS = 16  # that answer one message
 
 
@@ -54,18 +53,17 @@ class Group:
         now: float,
         on_refused: Callable[[int | str, RefusedError], None] = lambda sender, refused: None,
     ) -> None:
-        """`send` takes the id of a neighbour; `make_member` makes the side of member.py in the last of the memberships,
-        given since which of them the agent has been a member."""
+        """`send` takes the id of a neighbour, and `make_member` the memberships and since which one the agent is in."""
         self.config, self._store, self._make_member, self._send = config, store, make_member, send
         self.agent = config.agent
         self._on_refused, self.refused = on_refused, Counter[str]()
         self.history = History(config.run, config.founders)
-        self._replies: dict[int | str, TokenBucket] = {}
+        self._replies = ReplyLimits()
         self.entry = Entry(config.agent, store.profile())
         self.ended = self.leaving = self.left = False
         self.member: Member | None = None  # None: this agent is no member
         self.change: Change | None = None
-        self._informed: set[int] = set()  # neighbours that know that the run has finished
+        self._informed: set[int] = set()  # neighbours that know what was decided last
         self._decided_at = self._outside_since = self._last_received = self._join_at = self._announce_at = now
         for certificate in store.certificates():
             self._pass(certificate, self.history.verify(certificate, config.sign), now)
@@ -115,11 +113,9 @@ class Group:
 
     @property
     def waiting_for(self) -> tuple[int, ...]:
-        """Ids of the agents that this one waits for: to go on, or to join."""
-        if self.all_done:
-            return ()
-        if self.member is None:
-            return self.neighbours
+        """Ids of the agents that this one waits for."""
+        if self.all_done or self.member is None:
+            return () if self.all_done else self.neighbours
         return tuple(self.term.ids[number] for number in self.member.waiting_for)
 
     @property
@@ -135,15 +131,13 @@ class Group:
             self.left, self._decided_at = True, -math.inf
 
     def may_leave(self, now: float) -> bool:
-        """Return whether the process can end: nothing follows, and the neighbours know it or had time to learn of it;
-        or this agent has finished and hears nobody."""
+        """Return whether the process can end: the neighbours know the decision, or this agent hears nobody any more."""
         if self.all_done:
-            return self._informed >= set(self.neighbours) or now > self._decided_at + DEPARTURE_TIMEOUT
+            return self._informed >= {*self.neighbours} & {*self.term.ids} or now > self._decided_at + DEPARTURE_TIMEOUT
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
     def receive(self, sender: int | str, message: Buffer, now: float) -> None:
-        """Handle a message of a neighbour, by its id, or of one that may ask to join, by its key; what the protocol
-        does not allow is counted and dropped."""
+        """Handle a message of a neighbour, by its id, or of an agent that may ask to join, by its key."""
         try:
             self._receive(sender, message, now)
         except RefusedError as refused:
@@ -205,7 +199,8 @@ class Group:
             return
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
-        self._decide(found.certificate, now)
+        self._pass_on(found.certificate, now)  # so that each hears that this agent knows, and need not wait for it
+        self._informed |= {sender} if self.all_done else set()
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
@@ -214,6 +209,7 @@ class Group:
         (entry,) = unpack_entries(pack_entries([Entry(claimed, request.entry)]))  # refuses what cannot be read
         if entry.profile is None:
             raise RefusedError("malformed", "a request to join without a profile")
+        self._replies.take(f"join {sender}", "requests to join", now)
         self.config.admit(sender, entry)
         if request.known < len(self.history.certificates):
             self._answer(claimed, request.known, now)
@@ -227,9 +223,7 @@ class Group:
 
     def _answer(self, receiver: int, number: int, now: float) -> None:
         """Send the decisions from a membership on to an agent that may not know them, within a rate limit."""
-        bucket = self._replies.setdefault(receiver, TokenBucket(now, REPLY_RATE, REPLY_BURST))
-        if not bucket.take(now):
-            raise RefusedError("too often", "messages of an earlier membership")
+        self._replies.take(receiver, "messages of an earlier membership", now)
         for later in range(number, min(number + MAX_DECISIONS, len(self.history.certificates))):
             self._send_decisions(receiver, later)
 
@@ -248,10 +242,14 @@ class Group:
             for z in self.neighbours:
                 self._send(z, message)
         if decree.decided is not None:
-            before = self.neighbours
-            self._decide(decree.certificate, now)
-            for z in before:
-                self._send_decisions(z, term.number)
+            self._pass_on(decree.certificate, now)
+
+    def _pass_on(self, certificate: tuple[bytes, ...], now: float) -> None:
+        """Take over a decision, and send it to all neighbours."""
+        before, number = self.neighbours, self.term.number
+        self._decide(certificate, now)
+        for z in before:
+            self._send_decisions(z, number)
 
     def _decide(self, certificate: tuple[bytes, ...], now: float) -> None:
         """Take over the decision of the last membership, and go on in the next."""
@@ -280,23 +278,23 @@ class Group:
 
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
-        if self.ended:
-            self.change = None
+        entry, term = self.term.find(self.agent), self.term
+        if not self.ended:
+            self.member = None
+            self._join_at = self._outside_since = now
+        self.change = None
+        if self.member is not None or entry is None or not self.config.signs_for(entry):
             return
-        self.member = self.change = None
-        self._join_at = self._outside_since = now
-        term, agent = self.term, self.agent
-        entry = term.find(agent)
-        if entry is None or not self.config.signs_for(entry):
-            return
-        since, number = self.history.find_first(entry), term.ids.index(agent)
 
         def send(receiver: int, message: bytes) -> None:
             self._send(term.ids[receiver], message)
 
-        self.member = self._make_member(self.history.terms, since, send, now)
+        self.member = self._make_member(self.history.terms, self.history.find_first(entry), send, now)
+        if self.ended:
+            return
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
-        decree = Decree(term.name, number, len(term.ids), signatures, votes, make_check(term))
-        self.change = Change(term, agent, self.neighbours, self.config.evict_after, decree, self.member)
+        number, m = term.ids.index(self.agent), len(term.ids)
+        decree = Decree(term.name, number, m, signatures, votes, make_check(term))
+        self.change = Change(term, self.agent, self.neighbours, self.config.evict_after, decree, self.member)
         if self.leaving:
             self.change.leave()

@@ -7,7 +7,7 @@ faulty or hostile neighbour can cause is bounded.
 
 from collections.abc import Iterable
 
-from gossamer.peers.protocol.wire import Position
+from gossamer.peers.protocol.wire import Position, RefusedError
 
 RESEND_INTERVAL = 1.0  # seconds between two retransmissions of a frame: the least that a neighbour waits before it asks
 MIN_TIMEOUT, MAX_TIMEOUT = 1.0, 10.0  # seconds to wait for a message before it is requested
@@ -83,3 +83,15 @@ class TokenBucket:
             return False
         self._tokens -= 1.0
         return True
+
+
+class ReplyLimits:
+    """A token bucket for everyone who is replied to."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int | str, TokenBucket] = {}
+
+    def take(self, source: int | str, what: str, now: float) -> None:
+        """Refuse a message that asks too often for a reply."""
+        if not self._buckets.setdefault(source, TokenBucket(now, REPLY_RATE, REPLY_BURST)).take(now):
+            raise RefusedError("too often", what)

@@ -5,6 +5,7 @@ join later are cut from the same graph: nobody knows of them, and they know the 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -15,10 +16,36 @@ from gossamer.data.site import SiteData, make_site
 from gossamer.errors import GossamerError
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.shards.membership import Membership
-from gossamer.peers.shards.sites import SiteShard
+from gossamer.peers.shards.shard import Shard, cut_shards, write_shard
+from gossamer.peers.shards.sites import SiteShard, write_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings
+
+
+def cut_deployment(
+    graph: DataGraph,
+    deployment: Deployment,
+    settings: Settings,
+    run: str,
+    contacts: Sequence[Contact],
+    verify_keys: Sequence[str] | None = None,
+    fingerprint: str = "",
+    owner: Ints | None = None,
+    joining: Sequence[int] = (),
+) -> list[Shard] | list[SiteShard]:
+    """Cut a deployment into shards of its agents, or into sites if these may leave and join."""
+    if settings.evict_after is None:
+        return cut_shards(deployment, settings, run, contacts, verify_keys, fingerprint)
+    return cut_sites(graph, deployment, settings, run, contacts, verify_keys, fingerprint, owner, joining)
+
+
+def write_agent(folder: Path, shard: Shard | SiteShard) -> None:
+    """Write the shard of an agent, of either kind."""
+    if isinstance(shard, SiteShard):
+        write_site_shard(folder, shard)
+    else:
+        write_shard(folder, shard)
 
 
 def cut_sites(

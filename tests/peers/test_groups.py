@@ -1,0 +1,108 @@
+"""Memberships that follow each other: schedules of a pretended network, and mutations that they catch."""
+
+from itertools import combinations
+
+import pytest
+from peers.groups import GroupNetwork, Scenario
+from peers.membership_schedules import run_schedule
+
+from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
+from gossamer.peers.protocol.paxos import Decree
+
+RING = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
+WHOLE = tuple(combinations(range(5), 2))
+CUT = ((frozenset({0, 1}), 0.2, 60.0),)  # two of four, each part without a majority
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 120, 10))
+def test_schedules_end_with_the_weights_of_their_replay(first: int) -> None:
+    for seed in range(first, first + 10):
+        run_schedule(seed)
+
+
+def run(scenario: Scenario, seed: int = 0) -> GroupNetwork:
+    network = GroupNetwork(scenario, seed)
+    network.run()
+    network.check()
+    return network
+
+
+def test_a_lost_agent_is_removed_and_the_others_end() -> None:
+    network = run(Scenario(4, RING, lost=((3, 0.3),)))
+    assert sorted(network.finished) == [0, 1, 2]
+    assert [term.ids for term in network.terms] == [(0, 1, 2, 3), (0, 1, 2)]
+
+
+def test_nobody_leaves_and_nothing_is_decided_but_the_end() -> None:
+    network = run(Scenario(4, RING, drop=0.1))
+    assert sorted(network.finished) == [0, 1, 2, 3]
+    assert [disk.members for disk in network.disks.values()] == [[None]] * 4
+
+
+def test_an_agent_leaves_on_purpose() -> None:
+    network = run(Scenario(4, RING, delay=0.1, leaving=((1, 0.3),)))
+    assert sorted(network.finished) == [0, 2, 3]
+    assert network.happened["left"] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nobody_waits_for_an_agent_that_has_ended(seed: int) -> None:
+    """Who ends has told all its neighbours that it knows the decision, whoever it learnt of it from."""
+    lost, leaving = (
+        Scenario(5, WHOLE, delay=0.02, lost=((4, 0.5),)),
+        Scenario(5, WHOLE, delay=0.02, leaving=((4, 0.2),)),
+    )
+    for scenario in (lost, leaving):
+        network = run(scenario, seed)
+        assert {0, 1, 2, 3} <= set(network.finished)
+        assert network.now < DEPARTURE_TIMEOUT
+
+
+def test_an_agent_that_holds_the_others_together_stays() -> None:
+    network = run(Scenario(3, ((0, 1), (1, 2)), delay=0.1, leaving=((1, 0.3),)))
+    assert sorted(network.finished) == [0, 1, 2]
+
+
+def test_a_stranger_joins_and_takes_part_to_the_end() -> None:
+    network = run(Scenario(4, (*RING, (1, 4)), delay=0.1, joining=((4, 0.2),)))
+    assert sorted(network.finished) == [0, 1, 2, 3, 4]
+    assert network.terms[-1].ids == (0, 1, 2, 3, 4)
+
+
+def test_of_two_agents_none_can_be_removed() -> None:
+    network = GroupNetwork(Scenario(2, ((0, 1),), lost=((1, 0.3),)), 0)
+    with pytest.raises(AssertionError, match="no end"):
+        network.run(deadline=50.0)
+    assert network.disks[0].members == []
+
+
+def test_parts_without_a_majority_wait_and_go_on_when_the_network_heals() -> None:
+    network = GroupNetwork(Scenario(4, RING, delay=0.05, splits=CUT), 0)
+    with pytest.raises(AssertionError, match="no end"):
+        network.run(deadline=50.0)
+    assert all(group.split for group in network.groups.values())
+    network.run()
+    network.check()
+    assert len(network.terms) == 1
+
+
+def test_the_smaller_part_of_a_split_comes_back() -> None:
+    anew = 0
+    for seed in range(5):
+        network = run(Scenario(4, RING, delay=0.3, splits=((frozenset({3}), 1.0, 9.0),)), seed)
+        assert any(term.ids == (0, 1, 2) for term in network.terms)
+        anew += network.happened["joined anew"]
+    assert anew >= 3  # or the others had finished by then
+
+
+def test_a_moved_agent_is_replaced_by_itself() -> None:
+    network = run(Scenario(4, RING, delay=0.1, moving=((2, 0.3),)))
+    assert sorted(network.finished) == [0, 1, 2, 3]
+    assert network.terms[-1].entries[2].packed
+
+
+def test_a_majority_of_fewer_makes_two_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decree, "majority", property(lambda decree: decree._num_agents // 2))
+    with pytest.raises(AssertionError, match="two histories"):
+        run(Scenario(4, RING, delay=0.05, splits=CUT))

@@ -1,0 +1,129 @@
+"""Who an agent is to the others: its profile, whom it admits, and the files that say so."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from peers.changing import find_state, write_changing
+
+from gossamer.errors import GossamerError
+from gossamer.files import make_private
+from gossamer.peers.identity import ADMITTED_FILE, FOUNDERS_FILE, Identity, add_admitted, read_admitted
+from gossamer.peers.network.keys import make_agent_keys, read_key, split_key
+from gossamer.peers.network.z85 import KEY_LENGTH
+from gossamer.peers.protocol.terms import Entry, make_entries, name_term
+from gossamer.peers.protocol.wire import RefusedError
+from gossamer.peers.shards.sites import read_site_shard
+from gossamer.peers.term_folders import Begin, TermStore, read_begin, read_log, write_begin
+
+
+def make(folder: Path, address: str | None = None, secret: str | None = None) -> Identity:
+    shard = read_site_shard(folder)
+    state = find_state(folder)
+    make_private(state)
+    own = secret or read_key(folder / "key.secret")
+    return Identity(folder, state, shard, own, address or shard.membership.contact.address)
+
+
+def test_an_agent_notices_that_it_has_moved(tmp_path: Path) -> None:
+    (folder, *_), _ = write_changing(tmp_path, 3)
+    assert not make(folder).moved
+    assert make(folder, "127.0.0.1:9").moved
+    moved = make(folder, "127.0.0.1:9")
+    moved.make_profile()  # announces it
+    assert not moved.moved
+    assert make(folder, "127.0.0.1:9", make_agent_keys()[1]).moved
+    assert make(folder).moved  # back at the first address
+
+
+def test_a_new_key_signs_for_no_old_entry(tmp_path: Path) -> None:
+    (folder, *_), _ = write_changing(tmp_path, 3)
+    first, other = make(folder), make(folder, secret=make_agent_keys()[1])
+    assert first.signs_for(Entry(0))
+    assert not other.signs_for(Entry(0))
+    assert other.signs_for(Entry(0, other.make_profile()))
+    assert not first.signs_for(Entry(0, other.make_profile()))
+
+
+def test_profiles_count_edges_to_neighbours(tmp_path: Path) -> None:
+    folders, _ = write_changing(tmp_path, 3, 1)
+    shard, identity = read_site_shard(folders[3]), make(folders[3])
+    profile = Entry(3, identity.make_profile()).profile
+    assert profile is not None
+    assert set(profile.links) == {0, 1, 2}
+    assert sum(profile.links.values()) == int((shard.data.owner[shard.data.edges] != 3).any(1).sum())
+    assert np.sum(list(profile.links.values())) > 0
+    assert Entry(3, identity.make_profile()) != Entry(3, profile.pack())  # no two are alike
+
+
+def test_who_may_ask_to_join(tmp_path: Path) -> None:
+    folders, keys = write_changing(tmp_path, 3, 1)
+    member, stranger = make(folders[0]), make(folders[3])
+    entry, curve = Entry(3, stranger.make_profile()), keys[3][:KEY_LENGTH]
+    with pytest.raises(RefusedError, match="not admitted"):
+        member.admit(curve, entry, frozenset(), {})
+    admitted = frozenset({keys[3]})
+    contact = member.admit(curve, entry, admitted, {})
+    assert (contact.address, contact.key) == (read_site_shard(folders[3]).membership.contact.address, curve)
+    with pytest.raises(RefusedError, match="not admitted"):  # it shows another's key
+        member.admit(split_key(make_agent_keys()[0], "")[0], entry, admitted, {})
+    known = {1: keys[1][:KEY_LENGTH]}
+    assert member.admit(1, Entry(1, make(folders[1]).make_profile()), frozenset(), known).key == keys[1][:KEY_LENGTH]
+    renewed = make(folders[1], secret=make_agent_keys()[1])
+    with pytest.raises(RefusedError, match="not admitted"):
+        member.admit(1, Entry(1, renewed.make_profile()), frozenset(), known)
+
+
+def test_the_allow_list_takes_every_key(tmp_path: Path) -> None:
+    keys = [make_agent_keys()[0] for _ in range(60)]
+    for key in keys:
+        assert add_admitted(tmp_path, key)
+        assert not add_admitted(tmp_path, key)
+    assert read_admitted(tmp_path) == keys
+    (tmp_path / ADMITTED_FILE).write_text(f"#a comment\n\n{keys[0]} of the new site\n")
+    assert read_admitted(tmp_path) == keys[:1]
+    (tmp_path / ADMITTED_FILE).write_text(f"{keys[0]}\nnonsense\n")
+    with pytest.raises(GossamerError, match=rf"{ADMITTED_FILE}, line 2"):
+        read_admitted(tmp_path)
+
+
+def test_keys_of_founders_come_from_a_neighbour(tmp_path: Path) -> None:
+    folders, keys = write_changing(tmp_path, 3, 1)
+    stranger, member = make(folders[3]), make(folders[0])
+    term = name_term("run", 0, make_entries(range(3)))
+    with pytest.raises(RefusedError, match="not known"):
+        stranger.sign(term)
+    with pytest.raises(RefusedError):
+        stranger.learn_founders(member.founder_keys[:2])
+    stranger.learn_founders(member.founder_keys)
+    assert stranger.sign(term).verifies(1, b"x", make(folders[1]).sign(term).sign(b"x"))
+    assert make(folders[3]).find_founder_key(2) == keys[2][KEY_LENGTH:]  # stored
+    others = tuple(key.encode() for key in (keys[1][KEY_LENGTH:], keys[0][KEY_LENGTH:], keys[2][KEY_LENGTH:]))
+    with pytest.raises(RefusedError, match="another key"):
+        member.learn_founders(others)
+    (find_state(folders[3]) / FOUNDERS_FILE).write_text("[1]")
+    with pytest.raises(GossamerError, match="damaged"):
+        make(folders[3])
+
+
+def test_memberships_and_beginnings_come_back_from_disk(tmp_path: Path) -> None:
+    term = name_term("run", 0, make_entries(range(3)))
+    store = TermStore(tmp_path)
+    store.add_certificate(term, [b"a", b"b"], [Entry(0), Entry(1, b"")])
+    assert TermStore(tmp_path).certificates() == [(b"a", b"b")]
+    assert read_log(tmp_path)[0].following == (Entry(0), Entry(1))
+    votes = store.votes(2)
+    votes.set_vote(17, b"promise")
+    assert TermStore(tmp_path).votes(2).votes() == {17: b"promise"}
+    assert read_begin(tmp_path) is None
+    write_begin(tmp_path, Begin(1, 20, (4,)))
+    assert read_begin(tmp_path) == Begin(1, 20, (4,))
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"membership": 1, "certificate": [], "following": null}', "\x00", '"x"']
+)
+def test_a_damaged_log_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "memberships.jsonl").write_text(content + "\n")
+    with pytest.raises(GossamerError, match=r"memberships\.jsonl is damaged"):
+        read_log(tmp_path)
