@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 LIMIT = 150.0  # seconds for anything that is waited for
 OPTIONS = (
     "launch digits --assignment uniform --topology complete --no-baselines --hidden 16 --checkpoint-every 10 "
-    "--evict-after 2"
+    "--evaluate-every 5 --evict-after 2"
 )
 SCRIPT = """
 [[event]]
@@ -41,7 +41,7 @@ CUT = """
 [[event]]
 at = 20
 cut = [0]
-seconds = 5
+seconds = 8
 """
 
 
@@ -58,7 +58,7 @@ def rehearse(folder: Path, script: str, agents: int, steps: int) -> Any:
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Four agents and one that joins; one is killed, one leaves."""
-    return rehearse(tmp_path_factory.mktemp("rehearsal"), SCRIPT, 4, 700)
+    return rehearse(tmp_path_factory.mktemp("rehearsal"), SCRIPT, 4, 180)
 
 
 def test_agents_that_are_killed_join_and_leave_change_the_membership(rehearsed: Any) -> None:
@@ -84,12 +84,12 @@ def test_agents_that_are_killed_join_and_leave_change_the_membership(rehearsed: 
 
 
 def test_a_rehearsal_leaves_the_run_directory_of_its_last_members(rehearsed: Any) -> None:
-    assert rehearsed.summary["steps"] == 700
+    assert rehearsed.summary["steps"] == 180
     assert rehearsed.summary["distributed"]["test"]["accuracy"] > 0.8
     weights = read_tensors(rehearsed.folder / "weights.safetensors")
     assert {len(part) for part in weights.values()} == {3}
     lines = [json.loads(line) for line in (rehearsed.folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [*range(20), *range(20, 701, 10)]  # of all memberships
+    assert [line["step"] for line in lines] == [*range(0, 181, 5)]  # of all memberships
     assert all(line["validation"]["accuracy"] is not None for line in lines)
     agent = rehearsed.folders[2]
     (state,) = agent.glob("run-*")
@@ -121,7 +121,7 @@ def test_gather_takes_the_members_and_names_the_others(rehearsed: Any, tmp_path:
 
 
 def test_an_agent_that_is_cut_off_comes_back(tmp_path: Path) -> None:
-    found = rehearse(tmp_path, CUT, 3, 1000)
+    found = rehearse(tmp_path, CUT, 3, 250)
     members = [one["members"] for one in found.summary["memberships"]]
     assert members == [[0, 1, 2], [1, 2], [0, 1, 2]]
     timeline = json.loads((found.folder / "timeline.json").read_text())
@@ -136,7 +136,7 @@ def test_an_agent_that_is_cut_off_comes_back(tmp_path: Path) -> None:
 
 def test_a_launch_goes_on_without_an_agent_and_after_an_interruption(tmp_path: Path) -> None:
     """Without a script: an agent dies, the launch is stopped and resumed, and the agent comes back."""
-    command = [sys.executable, "-m", "gossamer", *OPTIONS.split(), "--agents", "3", "--steps", "1500", "--out", "run"]
+    command = [sys.executable, "-m", "gossamer", *OPTIONS.split(), "--agents", "3", "--steps", "150", "--out", "run"]
     with (tmp_path / "errors").open("wb") as errors:
         launched = subprocess.Popen(command, cwd=tmp_path, stderr=errors)
     try:
