@@ -135,7 +135,7 @@ class Group:
         """Return whether the process can end: nothing follows, and the neighbours know it or had time to learn of it;
         or this agent has finished and hears nobody."""
         if self.all_done:
-            members = {z for z in self.neighbours if self.term.find(z) is not None}
+            members = set(self.neighbours) & set(self.term.ids)
             return self._informed >= members or now > self._decided_at + DEPARTURE_TIMEOUT
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
@@ -203,11 +203,8 @@ class Group:
             return
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
-        before = self.neighbours
         self._decide(found.certificate, now)
         self._informed |= {sender} if self.all_done else set()
-        for z in before:  # each hears from this agent that it knows, and need not wait for it at the end
-            self._send_decisions(z, number)
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
@@ -249,13 +246,11 @@ class Group:
             for z in self.neighbours:
                 self._send(z, message)
         if decree.decided is not None:
-            before = self.neighbours
             self._decide(decree.certificate, now)
-            for z in before:
-                self._send_decisions(z, term.number)
 
     def _decide(self, certificate: tuple[bytes, ...], now: float) -> None:
-        """Take over the decision of the last membership, and go on in the next."""
+        """Take over the decision of the last membership, and go on in the next; no neighbour need wait to hear it."""
+        before, number = self.neighbours, self.term.number
         following = self.history.verify(certificate, self.config.sign)
         self._store.add_certificate(self.term, certificate, following)
         was_member = self.term.find(self.agent) is not None
@@ -264,6 +259,8 @@ class Group:
             self.left, self._decided_at = True, now
         self._prepare_to_join(moved=False)
         self._enter(now)
+        for z in before:
+            self._send_decisions(z, number)
 
     def _pass(self, certificate: tuple[bytes, ...], following: tuple[Entry, ...] | None, now: float) -> None:
         """Go to the next membership, of which this agent may be no member, or to the end."""
