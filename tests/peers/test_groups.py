@@ -49,8 +49,8 @@ def test_an_agent_leaves_on_purpose() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_nobody_waits_for_an_agent_that_has_ended(seed: int) -> None:
     """Who ends has told all its neighbours that it knows the decision, whoever it learnt of it from."""
-    for happens in ({"lost": ((4, 0.5),)}, {"leaving": ((4, 0.2),)}):
-        network = run(Scenario(5, WHOLE, delay=0.02, **happens), seed)
+    for scenario in (Scenario(5, WHOLE, delay=0.02, lost=((4, 0.5),)), Scenario(5, WHOLE, leaving=((4, 0.2),))):
+        network = run(scenario, seed)
         assert {0, 1, 2, 3} <= set(network.finished)
         assert network.now < DEPARTURE_TIMEOUT
 
