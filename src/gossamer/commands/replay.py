@@ -14,7 +14,7 @@ from gossamer.commands.options import AsJson, LogLevel
 
 if TYPE_CHECKING:
     from gossamer.peers.histories import TermTraining
-    from gossamer.replaying import ReplayedAgent, RunReplay
+    from gossamer.replaying import ReplayedAgent, ReplayedRun
 
 DIFFERENT = 1  # exit code: an agent has ended with other bits
 EXAMPLES = """[bold]Examples[/]
@@ -76,7 +76,7 @@ def replay(
         raise typer.Exit(DIFFERENT)
 
 
-def _show(console: Console, replayed: "RunReplay") -> None:
+def _show(console: Console, replayed: "ReplayedRun") -> None:
     """Print the steps of each agent in each membership, and whether it has ended with the same bits."""
     summary, compared = replayed.summary, {one.agent: one for one in replayed.agents}
     table = Table("agent", *[f"membership {one['membership']}" for one in summary["memberships"]], "at the end")
