@@ -7,7 +7,7 @@ same bits: on one type of machine, with one version of torch and one number of t
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,13 +24,13 @@ from gossamer.peers.histories import (
     WEIGHTS_FILE,
     AgentFolder,
     TermTraining,
-    TrainedHistory,
+    TrainingHistory,
     find_agents,
     read_agent_weights,
-    read_trained_history,
+    read_training_history,
 )
 from gossamer.peers.member_work import prepare_member, select_statistics
-from gossamer.peers.program import Value, train_from
+from gossamer.peers.program import train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange
 from gossamer.peers.shard_work import carry_over
 from gossamer.peers.shards.restriction import restrict_shard
@@ -39,6 +39,7 @@ from gossamer.peers.site_work import Start, plan_share
 from gossamer.runs.hosts import build_share_host
 from gossamer.runs.tensors import check_tensors, read_tensors, write_tensors
 
+_Value = TypeVar("_Value")
 OnStep = Callable[[TermTraining, int], None]  # takes a step that is about to be trained
 
 
@@ -66,10 +67,10 @@ class ReplayedAgent:
 
 
 @dataclass(frozen=True)
-class RunReplay:
+class ReplayedRun:
     """A replayed run."""
 
-    history: TrainedHistory
+    history: TrainingHistory
     members: Mapping[int, SimulatedMember]  # of the last membership, by id
     agents: Sequence[ReplayedAgent]
 
@@ -109,26 +110,26 @@ def describe_training(training: TermTraining, members: Mapping[int, SimulatedMem
     }
 
 
-def replay_folders(log: Path, more: Sequence[Path] = (), on_step: OnStep = lambda training, step: None) -> RunReplay:
-    """RunReplay the run of an agent's log, and compare with the weights that the agents ended with."""
+def replay_folders(log: Path, more: Sequence[Path] = (), on_step: OnStep = lambda training, step: None) -> ReplayedRun:
+    """Replay the run of an agent's log, and compare with the weights that the agents ended with."""
     agents = find_agents(log, more)
-    history = read_trained_history(agents)
+    history = read_training_history(agents)
     torch.set_num_threads(agents[0].shard.settings.threads or 1)
     members = simulate(history, on_step)
     by_id, last = {one.agent: one for one in agents}, history.trainings[-1]
-    return RunReplay(
+    return ReplayedRun(
         history, members, [_compare(by_id[k], last, one.kept.params) for k, one in sorted(members.items())]
     )
 
 
-def write_replay(folder: Path, replay: RunReplay) -> None:
+def write_replay(folder: Path, replay: ReplayedRun) -> None:
     """Write the weights of the last members, stacked in the order of their numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = [one.weights for one in replay.agents]
     write_tensors(folder / WEIGHTS_FILE, {name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
-def simulate(history: TrainedHistory, on_step: OnStep = lambda training, step: None) -> dict[int, SimulatedMember]:
+def simulate(history: TrainingHistory, on_step: OnStep = lambda training, step: None) -> dict[int, SimulatedMember]:
     """Train all memberships of a history, and return the members of the last one by id."""
     members: dict[int, SimulatedMember] = {}
     for training in history.trainings:
@@ -204,8 +205,8 @@ class _Beginning:
 
 
 def _send_unlabelled(
-    exchanges: Generator[PlannedExchange, Inbox, Value],
-) -> Generator[Outbox, Inbox, Value]:
+    exchanges: Generator[PlannedExchange, Inbox, _Value],
+) -> Generator[Outbox, Inbox, _Value]:
     """Exchanges without the plan and the step that they belong to."""
 
     def send(planned: PlannedExchange) -> Generator[Outbox, Inbox, Inbox]:

@@ -14,7 +14,7 @@ from gossamer.commands.options import AsJson, LogLevel
 
 if TYPE_CHECKING:
     from gossamer.peers.histories import TermTraining
-    from gossamer.replaying import ReplayedAgent, RunReplay
+    from gossamer.replaying import ReplayedAgent, ReplayedRun
 
 DIFFERENT = 1  # exit code: an agent has ended with other bits
 EXAMPLES = """[bold]Examples[/]
@@ -76,17 +76,18 @@ def replay(
         raise typer.Exit(DIFFERENT)
 
 
-def _show(console: Console, replayed: "RunReplay") -> None:
-    """Print the steps of each agent in each membership, and whether it has ended with the same bits."""
-    summary, compared = replayed.summary, {one.agent: one for one in replayed.agents}
-    table = Table("agent", *[f"membership {one['membership']}" for one in summary["memberships"]], "at the end")
-    for agent in sorted({k for one in summary["memberships"] for k in one["agents"]}):
-        cells = []
-        for one in summary["memberships"]:
-            steps = f"steps {one['from']} to {one['to']}" if agent in one["agents"] else ""
-            cells.append(steps + ", from a neighbour's weights" * (agent in one["took_over_weights"]))
-        table.add_row(str(agent), *cells, _describe(compared.get(agent)))
+def _show(console: Console, replayed: "ReplayedRun") -> None:
+    """Print what each membership has trained, and whether its agents have ended with the same bits."""
+    summary = replayed.summary
+    table = Table("membership", "steps", "agents", "took over weights")
+    for one in summary["memberships"]:
+        agents, took_over = (", ".join(map(str, one[name])) for name in ("agents", "took_over_weights"))
+        table.add_row(str(one["membership"]), f"{one['from']} to {one['to']}", agents, took_over)
     console.print(table)
+    ends = Table("agent", "at the end")
+    for agent in replayed.agents:
+        ends.add_row(str(agent.agent), _describe(agent))
+    console.print(ends)
     if "distributed" in summary:
         scores = {name: part.get("accuracy", part.get("mse")) for name, part in summary["distributed"].items()}
         found = ", ".join(f"{name} {score:.4f}" for name, score in scores.items() if score is not None)
@@ -95,9 +96,7 @@ def _show(console: Console, replayed: "RunReplay") -> None:
         console.print("the agents have not finished: this is how they end if nothing more happens", highlight=False)
 
 
-def _describe(agent: "ReplayedAgent | None") -> str:
-    if agent is None:
-        return "no member"
+def _describe(agent: "ReplayedAgent") -> str:
     if agent.difference is None:
         return "no weights to compare with"
     return "the same bits" if agent.same else f"[bold red]other bits[/], by up to {agent.difference:.2g}"

@@ -39,7 +39,7 @@ class TermTraining:
 
 
 @dataclass(frozen=True)
-class TrainedHistory:
+class TrainingHistory:
     """All that a simulation of a run needs."""
 
     shards: Mapping[int, SiteShard]  # by id
@@ -88,7 +88,7 @@ def find_agents(log: Path, more: Sequence[Path] = ()) -> list[AgentFolder]:
     return [one for _, (_, one) in sorted(found.items())]
 
 
-def read_trained_history(agents: Sequence[AgentFolder]) -> TrainedHistory:
+def read_training_history(agents: Sequence[AgentFolder]) -> TrainingHistory:
     """The history that the agents' folders tell; the longest log counts, and all others must be its beginnings."""
     by_id = {one.agent: one for one in agents}
     settings, run = agents[0].shard.settings, agents[0].shard.membership.run
@@ -109,7 +109,7 @@ def read_trained_history(agents: Sequence[AgentFolder]) -> TrainedHistory:
     secrets = None
     if not settings.public_randomness:
         secrets = {(one.term.number, k): _read_secret(by_id[k], one.term) for one in trainings for k in one.term.ids}
-    return TrainedHistory({k: by_id[k].shard for k in needed}, trainings, secrets, finished)
+    return TrainingHistory({k: by_id[k].shard for k in needed}, trainings, secrets, finished)
 
 
 def list_trainings(terms: Sequence[Term], find_begin: FindBegin, holders: Iterable[int]) -> tuple[TermTraining, ...]:

@@ -29,12 +29,7 @@ from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.paxos import Decree
 from gossamer.peers.protocol.resending import ReplyLimits
-from gossamer.peers.protocol.terms import (
-    Entry,
-    Term,
-    pack_entries,
-    unpack_entries,
-)
+from gossamer.peers.protocol.terms import Entry, Term, pack_entries, unpack_entries
 from gossamer.peers.protocol.wire import Buffer, RefusedError
 
 ANNOUNCE_INTERVAL, JOIN_INTERVAL = 1.0, 2.0  # seconds between two announcements of the end, or requests to join
@@ -116,11 +111,11 @@ class Group:
         """Ids of the agents that this one waits for."""
         if self.all_done or self.member is None:
             return () if self.all_done else self.neighbours
-        return tuple(self.term.ids[number] for number in self.member.waiting_for)
+        return tuple(map(self.term.ids.__getitem__, self.member.waiting_for))
 
     @property
     def waiting_since(self) -> float:
-        return self._outside_since if self.member is None else self.member.waiting_since
+        return self.member.waiting_since if self.member else self._outside_since
 
     def leave(self, now: float) -> None:
         """Ask the others to go on without this agent."""
@@ -128,12 +123,14 @@ class Group:
         if self.change is not None and not self.all_done:
             self.change.leave()
         elif self.member is None and not self.all_done:
-            self.left, self._decided_at = True, -math.inf
+            self.left, self._decided_at = True, now if self.history.has_just_removed(self.agent) else -math.inf
 
     def may_leave(self, now: float) -> bool:
         """Return whether the process can end: the neighbours know the decision, or this agent hears nobody any more."""
         if self.all_done:
-            return self._informed >= {*self.neighbours} & {*self.term.ids} or now > self._decided_at + DEPARTURE_TIMEOUT
+            informed, late = self._informed & {*self.term.ids}, now > self._decided_at + DEPARTURE_TIMEOUT
+            needed = self.left and self.history.has_just_removed(self.agent) and not informed  # they may lack its vote
+            return informed >= {*self.neighbours} & {*self.term.ids} or (late and not needed)
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
     def receive(self, sender: int | str, message: Buffer, now: float) -> None:
@@ -255,9 +252,8 @@ class Group:
         """Take over the decision of the last membership, and go on in the next."""
         following = self.history.verify(certificate, self.config.sign)
         self._store.add_certificate(self.term, certificate, following)
-        was_member = self.term.find(self.agent) is not None
         self._pass(certificate, following, now)
-        if self.leaving and was_member and self.term.find(self.agent) is None:
+        if self.leaving and following is not None and self.history.has_just_removed(self.agent):
             self.left, self._decided_at = True, now
         self._prepare_to_join(moved=False)
         self._enter(now)

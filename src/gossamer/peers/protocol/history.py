@@ -33,6 +33,10 @@ class History:
         """Return whether an entry was part of a membership."""
         return any(entry in one.entries for one in self.terms)
 
+    def has_just_removed(self, agent: int) -> bool:
+        """Return whether the last decision was to go on without an agent."""
+        return len(self.terms) > 1 and agent in self.terms[-2].ids and agent not in self.last.ids
+
     def verify(self, certificate: tuple[bytes, ...], sign: Callable[[Term], Signatures]) -> tuple[Entry, ...] | None:
         """What follows the last membership by a certificate: the next members, or None if the run has finished."""
         decree = Decree(self.last.name, NOBODY, len(self.last.ids), sign(self.last), _Nothing(), make_check(self.last))
