@@ -89,7 +89,7 @@ def join_members(history: RunHistory) -> Run:
             one if one.identity is None else replace(one, identity=one.identity.model_copy(update={"fingerprint": ""}))
             for one in shards
         ]
-    return collect_agents(join_run(shards, states), states, history.list_earlier())
+    return collect_agents(join_run(shards, states), states, history.list_earlier(), history.last_begin)
 
 
 def check_agents_at_hand(shards: Sequence[Shard]) -> None:
@@ -136,9 +136,9 @@ def join_run(shards: Sequence[Shard], states: Sequence[Path]) -> Run:
     return Run(settings, deployment, host, identity.fingerprint, Simulation(), encoder=encoder, secrets=secrets)
 
 
-def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetrics] = ()) -> Run:
-    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored;
-    `earlier` evaluations have the scores of all agents that there were."""
+def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetrics] = (), since: int = 0) -> Run:
+    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored; the
+    agents are those that there were `since` a step, and `earlier` evaluations have the scores of those before it."""
     step = max(set.intersection(*({0, *find_checkpoints(state)} for state in states)))
     if step == 0 and not all(0 in find_checkpoints(state) for state in states):
         return run
@@ -152,7 +152,8 @@ def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetr
         check_tensors(parts[-1], expected, str(path))
     params, statistics = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
     done = restore_weights(run, params, step, statistics)
-    done.history = _join_histories(done, [read_evaluation_log(state / EVALUATIONS_FILE) for state in states], earlier)
+    logs = [[one for one in read_evaluation_log(path / EVALUATIONS_FILE) if one["step"] >= since] for path in states]
+    done.history = _join_histories(done, logs, earlier)
     return done
 
 
@@ -163,7 +164,8 @@ def _join_histories(run: Run, logs: Sequence[Sequence[AgentMetrics]], earlier: S
     task, width = run.host.task, run.deployment.graph.num_outputs
     by_step = [{one["step"]: one for one in log if one["step"] <= run.host.step} for log in logs]
     steps = sorted(set.intersection(*map(set, by_step)))
-    history = [make_record(one, score, one["network"]) for one in earlier if one["step"] < min(steps)]
+    first = min(steps, default=run.host.step + 1)  # none: the last membership has ended before an evaluation
+    history = [make_record(one, score, one["network"]) for one in earlier if one["step"] < first]
     for step in steps:
         records = [log[step] for log in by_step]
         found = score_agents(records, task, width, run.target_scale)

@@ -41,13 +41,14 @@ CUT = """
 [[event]]
 at = 20
 cut = [0]
-seconds = 8
+seconds = 6
 """
 
 
-def rehearse(folder: Path, script: str, agents: int, steps: int) -> Any:
+def rehearse(folder: Path, script: str, agents: int, steps: int, *options: str) -> Any:
     (folder / "script.toml").write_text(script)
     more = ["--agents", str(agents), "--steps", str(steps), "--script", "script.toml", "--out", "run", "--json"]
+    more += options
     done = run(*OPTIONS.split(), *more, cwd=folder)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -67,9 +68,11 @@ def test_agents_that_are_killed_join_and_leave_change_the_membership(rehearsed: 
     assert memberships[0]["members"] == [0, 1, 2, 3]
     assert memberships[-1]["members"] == [0, 2, 4]
     assert {"number", "members", "from_step", "seconds", "stopped"} == set(memberships[-1])
-    steps = [one["from_step"] for one in memberships]
+    trained = [one for one in memberships if one["from_step"] is not None]  # not one that the next followed at once
+    assert {0, memberships[-1]["number"]} <= {one["number"] for one in trained}
+    steps = [one["from_step"] for one in trained]
     assert steps == sorted(steps)
-    assert [one["seconds"] for one in memberships] == sorted(one["seconds"] for one in memberships)
+    assert [one["seconds"] for one in trained] == sorted(one["seconds"] for one in trained)
     timeline = json.loads((rehearsed.folder / "timeline.json").read_text())
     assert [(one["kind"], one["agents"]) for one in timeline["events"]] == [
         ("join", [4]),
@@ -90,10 +93,23 @@ def test_a_rehearsal_leaves_the_run_directory_of_its_last_members(rehearsed: Any
     assert {len(part) for part in weights.values()} == {3}
     lines = [json.loads(line) for line in (rehearsed.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [*range(0, 181, 5)]  # of all memberships
-    assert all(line["validation"]["accuracy"] is not None for line in lines)
-    agent = rehearsed.folders[2]
-    (state,) = agent.glob("run-*")
+    (state,) = rehearsed.folders[0].glob("run-*")  # of an agent that was a member all the time
     assert (state / "run.json").is_file()
+    logged: dict[int, Any] = {}  # by steps, what all members of that moment had
+    begins = {one["number"]: one["from_step"] for one in rehearsed.summary["memberships"]}
+    for number, begin in begins.items():
+        if begin is None:
+            continue
+        folder = state / f"membership-{number}" if number else state
+        entries = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+        logged |= {one["step"]: one["network"] for one in entries if one["step"] >= begin}
+    for line in lines:
+        for mask in ("train", "validation", "test"):
+            assert line[mask]["accuracy"] == pytest.approx(logged[line["step"]][mask]["accuracy"]), line["step"]
+            assert line[mask]["loss"] == pytest.approx(logged[line["step"]][mask]["loss"]), line["step"]
+    points = json.loads((rehearsed.folder / "timeline.json").read_text())["scores"]
+    assert all(one["step"] >= begins[one["membership"]] for one in points)
+    assert all(one["score"] == pytest.approx(logged[one["step"]]["validation"]["accuracy"]) for one in points)
     done = run("predict", str(rehearsed.folder), cwd=rehearsed.folder)
     assert (done.returncode, "predict with each of them: gossamer predict AGENT" in done.stderr) == (2, True)
     again = run("launch", "--resume", str(rehearsed.folder), cwd=rehearsed.folder)
@@ -121,9 +137,9 @@ def test_gather_takes_the_members_and_names_the_others(rehearsed: Any, tmp_path:
 
 
 def test_an_agent_that_is_cut_off_comes_back(tmp_path: Path) -> None:
-    found = rehearse(tmp_path, CUT, 3, 250)
+    found = rehearse(tmp_path, CUT, 3, 600, "--evaluate-every", "1")  # slow steps: 6 s are over before them
     members = [one["members"] for one in found.summary["memberships"]]
-    assert members == [[0, 1, 2], [1, 2], [0, 1, 2]]
+    assert members == [[0, 1, 2], [1, 2], [0, 1, 2]], found.said
     timeline = json.loads((found.folder / "timeline.json").read_text())
     assert [one["kind"] for one in timeline["events"]] == ["cut", "heal"]
     assert "split" in [one["standing"] for one in timeline["standings"] if one["agent"] == 0]

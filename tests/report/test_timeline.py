@@ -39,7 +39,11 @@ def timeline() -> Timeline:
     gone = {**inside, 2: "gone"}
     found.follow({k: report(20, 0, everyone, 0.6, waited=2.0) for k in two}, gone, 105.0)
     assert not lines
-    found.follow({k: report(11, 1, two, 0.7) for k in two}, gone, 107.5)
+    late = report(11, 1, two, 0.9)
+    assert late["metrics"] is not None
+    late["metrics"]["step"] = 9  # of the membership before, as long as there is no other
+    found.follow(dict.fromkeys(two, late), gone, 107.5)
+    found.follow({k: report(11, 1, two, 0.7) for k in two}, gone, 108.0)
     assert lines == ["membership 1: agents 0, 1 went on after 4.5 s"]
     terms = [name_term("run", 0, make_entries(everyone)), name_term("run", 1, make_entries(two))]
     found.finish(RunHistory(tuple(terms), {0: Begin(), 1: Begin(0, 10)}, True, {}))
@@ -81,6 +85,18 @@ def test_the_table_has_events_and_memberships_in_their_order(timeline: Timeline,
         ["7.5", "10", "membership 1 without 2", "0 1", "4.5 s", "70.0%"],
     ]
     assert "not reached: agent 1 asked to leave at step 90" in captured.get()
+
+
+def test_a_membership_that_never_trained_stands_before_the_next_one(timeline: Timeline, tmp_path: Path) -> None:
+    timeline.memberships[1]["number"] = 2
+    timeline.memberships.insert(
+        1, {"number": 1, "members": [0, 1, 2, 3], "from_step": None, "seconds": None, "stopped": None}
+    )
+    with (console := Console(width=100)).capture() as captured:
+        show_timeline(console, timeline, tmp_path)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in captured.get().splitlines() if "│" in line]
+    assert rows[2][:4] == ["-", "-", "membership 1 with 3", "0 1 2 3"]
+    assert rows[3][:4] == ["7.5", "10", "membership 2 without 2, 3", "0 1"]
 
 
 def test_the_timeline_is_stored_and_drawn(timeline: Timeline, tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ class RunHistory:
         """Return whether the last membership has the agents of the first, and so all data of the run."""
         return self.members == self.terms[0].ids
 
+    @property
+    def last_begin(self) -> int:
+        """The step from which the last membership has trained."""
+        begin = self.begins.get(self.terms[-1].number)
+        return 0 if begin is None else begin.step
+
     def read_last(self) -> list[tuple[Shard, Path]]:
         """The planned shards of the last members, by number, with the folders of their state."""
         missing = [agent for agent in self.members if agent not in self.states]

@@ -25,14 +25,17 @@ def show_timeline(console: Console, timeline: "Timeline", folder: Path) -> None:
         (one.seconds, 0, [f"{one.seconds:.1f}", str(one.step), one.text, "", "", ""], "yellow")
         for one in timeline.events
     ]
-    for one, text in zip(timeline.memberships, timeline.describe_memberships(), strict=True):
-        if one["seconds"] is None:
-            continue
+    began = timeline.seconds
+    described = zip(timeline.memberships, timeline.describe_memberships(), strict=True)
+    for one, text in reversed(list(described)):
+        seen = one["seconds"] is not None  # else the next one followed before it could train
+        began = one["seconds"] if one["seconds"] is not None else began
         members = " ".join(map(str, one["members"]))
         stopped = f"{one['stopped']:.1f} s" if one["stopped"] and one["number"] else ""
         score = format_score(timeline.score, timeline.find_score(one["number"]))
         step = "-" if one["from_step"] is None else str(one["from_step"])
-        rows.append((one["seconds"], 1, [f"{one['seconds']:.1f}", step, text, members, stopped, score], "bold"))
+        cells = [f"{began:.1f}" if seen else "-", step, text, members, stopped, score]
+        rows.append((began, 1 + one["number"], cells, "bold"))
     for _, _, cells, style in sorted(rows, key=lambda row: row[:2]):
         table.add_row(*map(escape, cells), style=style)
     console.print(table)

@@ -97,7 +97,10 @@ class Timeline:
         self._add("heal", agents, f"{name_agents(agents)} linked again")
 
     def finish(self, history: RunHistory) -> None:
-        """Take over the memberships as the agents have stored them."""
+        """Take over the memberships as the agents have stored them; an evaluation that an agent reports from before its
+        membership began is of other vertices."""
+        first = {number: begin.step for number, begin in history.begins.items()}
+        self.scores = [one for one in self.scores if one.step >= first.get(one.membership, 0)]
         self.memberships = [
             {
                 "number": term.number,
