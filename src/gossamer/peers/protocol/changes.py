@@ -35,7 +35,7 @@ REPEAT_INTERVAL = 1.0  # seconds after which all votes are sent again, while som
 WATCH_INTERVAL = 0.25  # seconds between two looks at who is missing
 FIRST_PROPOSAL, PROPOSAL_INTERVAL, MAX_PROPOSAL_INTERVAL = 0.5, 1.0, 16.0  # seconds, randomised
 MAX_FIRST_WAITS = 8  # times FIRST_PROPOSAL, after which all propose at once
-SILENCE = 10.0  # seconds after which another may take the place of a member with its number and another key
+TAKEOVER_SILENCE = 10.0  # seconds after which another may take the place of a member with its number and another key
 SPONSORING_TIMEOUT = 20.0  # seconds for which a request to join that is not repeated counts
 
 
@@ -75,7 +75,7 @@ class Change:
 
     def hears(self, agent: int, now: float) -> bool:
         """Return whether there has been a sign of life of a member lately."""
-        return now < self._alive_at[self.term.ids.index(agent)] + SILENCE
+        return now < self._alive_at[self.term.ids.index(agent)] + TAKEOVER_SILENCE
 
     def see(self, number: int, now: float) -> None:
         """Note a sign of life of a member."""
