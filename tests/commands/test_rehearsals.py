@@ -160,6 +160,22 @@ def test_a_launch_goes_on_without_an_agent_and_after_an_interruption(tmp_path: P
     assert members[-1] == [0, 1, 2]
 
 
+def test_a_launch_ends_when_no_majority_is_left(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gossamer", *OPTIONS.split(), "--agents", "2", "--steps", "100000", "--out", "run"]
+    with (tmp_path / "errors").open("wb") as errors:
+        launched = subprocess.Popen(command, cwd=tmp_path, stderr=errors)
+    try:
+        wait_for(tmp_path, launched, "agents/agent-1/run-*/checkpoint-10.*")
+        os.kill(agent_of(launched.pid, 1), signal.SIGKILL)
+        assert launched.wait(LIMIT) == 2
+    finally:
+        launched.kill()
+        launched.wait()
+    said = " ".join((tmp_path / "errors").read_text().split())
+    assert "agent 1 ended with code -9" in said
+    assert "1 of 2 members are left, no majority that could decide to go on" in said
+
+
 def wait_for(folder: Path, launched: "subprocess.Popen[bytes]", pattern: str) -> None:
     deadline = time.monotonic() + LIMIT
     while not list((folder / "run").glob(pattern)):

@@ -265,3 +265,24 @@ def test_mistakes_name_vertices_as_the_user_does(change: dict[str, Any], message
     with pytest.raises(GossamerError) as caught:  # without names by number
         make_graph("people", **given | {"names": None})
     assert message.replace("'ann'", "0").replace("'bob'", "1").replace("'eve'", "2") in str(caught.value)
+
+
+def test_vertices_are_selected_with_the_edges_between_them() -> None:
+    graph = make_graph(
+        "line",
+        [[0, 1], [1, 2], [2, 3], [1, 3]],
+        np.arange(8.0).reshape(4, 2),
+        np.array([0, 1, 1, 0]),
+        train=np.array([True, False, True, False]),
+        validation=np.array([False, True, False, False]),
+        test=np.array([False, False, False, True]),
+        weights=np.array([1.0, 2.0, 3.0, 4.0]),
+        names=("a", "b", "c", "d"),
+    )
+    found = graph.select_vertices(np.array([False, True, True, True]))
+    assert found.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert found.weights.tolist() == [2.0, 4.0, 3.0]
+    assert found.features.tolist() == [[2, 3], [4, 5], [6, 7]]
+    assert (found.targets.tolist(), found.train.tolist()) == ([1, 1, 0], [False, True, False])
+    assert (found.names, found.num_classes) == (("b", "c", "d"), 2)
+    assert graph.select_vertices(np.ones(4, dtype=bool)) is graph

@@ -7,7 +7,7 @@ import pytest
 from commands.inside import run
 
 from gossamer.errors import GossamerError
-from gossamer.peers.rehearsal.script import Event, list_joining, read_script
+from gossamer.peers.rehearsal.script import KINDS, Event, list_joining, read_script
 from gossamer.runs.settings import make_settings
 
 KILL = "[[event]]\nat = 10\nkill = 3\n"
@@ -28,7 +28,7 @@ def test_events_are_read_in_the_order_of_their_steps(tmp_path: Path) -> None:
     assert [event.describe() for event in events] == [
         "agent 3 killed",
         "agent 5 started to join",
-        "agents 0, 1 cut off for 20 s",
+        "agents 0, 1 cut for 20 s",
     ]
 
 
@@ -83,6 +83,25 @@ def test_what_cannot_happen_is_refused(tmp_path: Path, text: str, changes: dict[
         read(tmp_path, text, **changes)
     assert message in str(refused.value)
     assert str(tmp_path / "rehearsal.toml") in str(refused.value)
+
+
+def test_the_script_among_the_examples_can_be_played() -> None:
+    path = Path(__file__).parents[2] / "examples" / "rehearsal.toml"
+    command = next(
+        line.removeprefix("#").split() for line in path.read_text().splitlines() if "gossamer launch" in line
+    )
+    values = dict(zip(command[3::2], command[4::2], strict=True))
+    events = read_script(
+        path,
+        make_settings(
+            {
+                "agents": int(values["--agents"]),
+                "steps": int(values["--steps"]),
+                "evict_after": float(values["--evict-after"]),
+            }
+        ),
+    )
+    assert {event.kind for event in events} == set(KINDS)
 
 
 def test_majorities_are_those_of_the_agents_that_are_left(tmp_path: Path) -> None:

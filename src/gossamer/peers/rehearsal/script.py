@@ -58,7 +58,7 @@ class Event:
     def describe(self) -> str:
         """The event as text."""
         texts = {"kill": "killed", "restart": "started again", "join": "started to join", "leave": "asked to leave"}
-        text = texts.get(self.kind, f"cut off for {self.seconds:g} s")
+        text = texts.get(self.kind, f"cut for {self.seconds:g} s")
         return f"{name_agents(self.agents)} {text}"
 
 
