@@ -37,6 +37,7 @@ from gossamer.peers.shards.sites import SiteShard
 from gossamer.peers.site_work import bound_message_bytes
 from gossamer.peers.steps import StepCodes
 from gossamer.peers.term_folders import TermStore, term_folder
+from gossamer.runs.documents import parse_json, to_json
 from gossamer.runs.trained import MEAN_FILE
 
 SPARE_AGENTS = 64  # that may join, for bounds on messages and connections
@@ -133,7 +134,11 @@ class ChangingAgent:
             return
         for name in RESULT_FILES:  # run.json last
             if (source / name).is_file():
-                write_atomically(self._state / name, read_bytes(source / name, MAX_RESULT_BYTES), PRIVATE)
+                content = read_bytes(source / name, MAX_RESULT_BYTES)
+                if name == "run.json":  # it has the agent's number in the last membership
+                    known = {**parse_json(content, name), "agent": self._shard.membership.agent}
+                    content = (to_json(known, indent=2) + "\n").encode()
+                write_atomically(self._state / name, content, PRIVATE)
 
     @property
     def term_transport(self) -> "TermTransport":
