@@ -435,7 +435,8 @@ class GroupNetwork:
                 group.leave(self.now)
 
     def _make_profile(self, k: int, mine: Sequence[int]) -> bytes:
-        return Profile(f"here:{k + 1}", "", dict.fromkeys(mine, 1), self.random.getrandbits(62)).pack()
+        key = 2 * derive_verify_key(secret(k))
+        return Profile(f"here:{k + 1}", key, dict.fromkeys(mine, 1), self.random.getrandbits(62)).pack()
 
     def _make_member(
         self, k: int, terms: Sequence[Term], since: int, send: Callable[[int, bytes], None], now: float

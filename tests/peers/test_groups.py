@@ -81,7 +81,7 @@ def test_parts_without_a_majority_wait_and_go_on_when_the_network_heals() -> Non
     network = GroupNetwork(Scenario(4, RING, delay=0.05, splits=CUT), 0)
     with pytest.raises(AssertionError, match="no end"):
         network.run(deadline=50.0)
-    assert all(group.split for group in network.groups.values())
+    assert all(group.change and group.change.split for group in network.groups.values())
     network.run()
     network.check()
     assert len(network.terms) == 1

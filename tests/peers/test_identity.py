@@ -1,5 +1,6 @@
 """Who an agent is to the others: its profile, whom it admits, and the files that say so."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,41 @@ def make(folder: Path, address: str | None = None, secret: str | None = None) ->
 
 def test_an_agent_notices_that_it_has_moved(tmp_path: Path) -> None:
     (folder, *_), _ = write_changing(tmp_path, 3)
-    assert not make(folder).moved
-    assert make(folder, "127.0.0.1:9").moved
-    moved = make(folder, "127.0.0.1:9")
-    moved.make_profile()  # announces it
-    assert not moved.moved
-    assert make(folder, "127.0.0.1:9", make_agent_keys()[1]).moved
-    assert make(folder).moved  # back at the first address
+    assert not make(folder).has_moved(b"")
+    assert make(folder, "127.0.0.1:9").has_moved(b"")
+    profile = make(folder, "127.0.0.1:9").make_profile()
+    assert not make(folder, "127.0.0.1:9").has_moved(profile)
+    assert make(folder, "127.0.0.1:9", make_agent_keys()[1]).has_moved(profile)
+    assert make(folder).has_moved(profile)  # back at the first address
+    shard = read_site_shard(folder)
+    fewer = replace(shard, data=replace(shard.data, edges=shard.data.edges[:1], weights=shard.data.weights[:1]))
+    moved = Identity(folder, find_state(folder), fewer, read_key(folder / "key.secret"), "127.0.0.1:9")
+    assert moved.has_moved(profile)  # its shard was made anew, with other edges
+
+
+def test_who_could_not_plan_with_an_agent_is_refused(tmp_path: Path) -> None:
+    folders, _ = write_changing(tmp_path, 3, 1)
+    member, stranger = make(folders[0]), make(folders[3])
+    entry, edges = Entry(3, stranger.make_profile()), stranger.declare(0)
+    member.check_join(entry, stranger.terms, edges)
+    with pytest.raises(RefusedError, match="other settings"):
+        member.check_join(entry, b"x" * 16, edges)
+    with pytest.raises(RefusedError, match="number of edges"):
+        member.check_join(entry, stranger.terms, edges[:-24])
+    table = np.frombuffer(edges).reshape(-1, 3).copy()
+    for column, value in (
+        (1, 10**6),
+        (1, table[0, 0]),
+        (0, table[0, 1]),
+        (0, 0.5),
+        (2, -1.0),
+        (2, np.nan),
+        (0, np.inf),
+    ):
+        wrong = table.copy()
+        wrong[0, column] = value
+        with pytest.raises(RefusedError, match="unplanned"):
+            member.check_join(entry, stranger.terms, wrong.tobytes())
 
 
 def test_a_new_key_signs_for_no_old_entry(tmp_path: Path) -> None:

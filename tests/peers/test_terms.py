@@ -7,7 +7,7 @@ from peers.memberships import make_membership
 from torch import float32
 
 from gossamer.peers.protocol.config import ProtocolConfig
-from gossamer.peers.protocol.signatures import UNSIGNED
+from gossamer.peers.protocol.signatures import UNSIGNED, derive_verify_key
 from gossamer.peers.protocol.statements import StatementTable, VerifiedStatements, sign_restorable
 from gossamer.peers.protocol.terms import (
     FINISHED,
@@ -23,7 +23,8 @@ from gossamer.peers.protocol.terms import (
 from gossamer.peers.protocol.wire import RefusedError
 from gossamer.peers.steps import StepCodes
 
-JOINED = Profile("10.0.0.7:5555", "k" * 80, {0: 3, 2: 0}, 17)
+KEY = 2 * derive_verify_key("7".rjust(40, "0"))
+JOINED = Profile("10.0.0.7:5555", KEY, {0: 3, 2: 0}, 17)
 TERM = name_term("run", 1, (*make_entries((0, 2)), Entry(7, JOINED.pack())))
 
 

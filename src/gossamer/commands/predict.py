@@ -140,7 +140,7 @@ def _predict_agent(
         print_json(about if answer is None else about | {"seconds": answer.seconds})
         return
     console = Console()
-    console.print(f"Agent {agent.shard.membership.agent} predicts {how}.", highlight=False)
+    console.print(f"Agent {agent.agent} predicts {how}.", highlight=False)
     for mask, (score, value) in scores.items():
         console.print(f"On its {mask} vertices: {label_score(score)} {format_score(score, value)}", highlight=False)
     _print_target(len(found.vertices), target)

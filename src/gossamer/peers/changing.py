@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_bytes, write_atomically
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
 from gossamer.peers.departure import LEAVE_FILE
@@ -36,6 +37,7 @@ from gossamer.peers.shards.sites import SiteShard
 from gossamer.peers.site_work import bound_message_bytes
 from gossamer.peers.steps import StepCodes
 from gossamer.peers.term_folders import TermStore, term_folder
+from gossamer.runs.documents import parse_json, to_json
 from gossamer.runs.trained import MEAN_FILE
 
 SPARE_AGENTS = 64  # that may join, for bounds on messages and connections
@@ -74,7 +76,7 @@ class ChangingAgent:
         self._known_keys = {z: contact.key for z, contact in shard.membership.neighbours.items()}
         self._admitted, self._cut = frozenset[str](), read_cut(self._state)
         self._store = TermStore(self._state, self._log_change)
-        agent = shard.membership.agent
+        agent, self._list_error = shard.membership.agent, ""
         if agent >= identity.num_founders and not self._store.profile():
             self._store.set_profile(identity.make_profile())
         config = GroupConfig(
@@ -86,14 +88,23 @@ class ChangingAgent:
             identity.sign,
             identity.make_profile,
             max_changing_bytes(shard),
-            identity.moved,
+            identity.has_moved(self._store.profile()),
             identity.signs_for,
             self._admit,
             identity.founder_keys,
             identity.learn_founders,
+            identity.terms,
+            identity.declare,
         )
         self.log = EvaluationLog(self._state / EVALUATIONS_FILE)
-        self.group = Group(config, self._store, self._make_member, self._send, now, self._refuse)
+        try:
+            self.group = Group(config, self._store, self._make_member, self._send, now, self._refuse)
+        except RefusedError as refused:
+            raise GossamerError(
+                f"{self._state} holds votes, a profile or memberships that do not fit this agent and its keys "
+                f"({refused}): they are damaged or of another run; put them back from a copy, or move the folder away, "
+                "and the agent joins anew"
+            ) from None
         self.look_around(now)
 
     @property
@@ -106,7 +117,12 @@ class ChangingAgent:
         if (self._state / LEAVE_FILE).exists():
             self.group.leave(now)
         self._cut = read_cut(self._state)
-        self._admitted = self._identity.read_admitted()
+        try:
+            self._admitted = self._identity.read_admitted()
+        except GossamerError as error:
+            if str(error) != self._list_error:
+                _logger.warning("%s; the keys that were read before stay admitted", error)
+            self._list_error = str(error)
         self._transport.admit(key[:KEY_LENGTH] for key in self._admitted)
         for key, message in self._transport.take_requests():
             self.group.receive(key, message, now)
@@ -118,7 +134,11 @@ class ChangingAgent:
             return
         for name in RESULT_FILES:  # run.json last
             if (source / name).is_file():
-                write_atomically(self._state / name, read_bytes(source / name, MAX_RESULT_BYTES), PRIVATE)
+                content = read_bytes(source / name, MAX_RESULT_BYTES)
+                if name == "run.json":  # it has the agent's number in the last membership
+                    known = {**parse_json(content, name), "agent": self._shard.membership.agent}
+                    content = (to_json(known, indent=2) + "\n").encode()
+                write_atomically(self._state / name, content, PRIVATE)
 
     @property
     def term_transport(self) -> "TermTransport":
@@ -143,13 +163,21 @@ class ChangingAgent:
     def _refuse(self, sender: int | str, refused: RefusedError) -> None:
         self._refusals.add(sender, refused.reason, refused.detail)
 
-    def _admit(self, sender: int | str, entry: Entry) -> None:
+    def _admit(self, sender: int | str, entry: Entry, terms: bytes, edges: bytes) -> None:
         contact = self._identity.admit(sender, entry, self._admitted, self._known_keys)
-        self._connect(entry.agent, contact.address, contact.key)
+        self._identity.check_join(entry, terms, edges)
+        if not self._connect(entry.agent, contact):
+            raise RefusedError("malformed", f"an address that cannot be reached, {contact.address}")
 
-    def _connect(self, neighbour: int, address: str, key: str | None) -> None:
-        self._known_keys[neighbour] = key
-        self._transport.add_neighbour(neighbour, Contact(address, key))
+    def _connect(self, neighbour: int, contact: Contact) -> bool:
+        """Connect to a neighbour, and return whether its address allows that."""
+        try:
+            self._transport.add_neighbour(neighbour, contact)
+        except GossamerError as error:
+            _logger.warning("%s", error)
+            return False
+        self._known_keys[neighbour] = contact.key
+        return True
 
     def _make_member(self, terms: Sequence[Term], since: int, send: Callable[[int, bytes], None], now: float) -> Member:
         term, own, settings = terms[-1], self._shard.membership, self._shard.settings
@@ -161,8 +189,7 @@ class ChangingAgent:
         self.log = EvaluationLog(folder / EVALUATIONS_FILE)
         work = MemberWork(self._shard, terms, since, self._state, self.log, signatures, self._identity.find_founder_key)
         for z in term.find_neighbours(own.agent, own.neighbours):
-            contact = find_contact(own, term, z)
-            self._connect(z, contact.address, contact.key)
+            self._connect(z, find_contact(own, term, z))
         config = ProtocolConfig(
             work.shard.membership,
             settings.torch_dtype,
@@ -238,7 +265,7 @@ class ChangingAgent:
             return "finished" if group.member is not None else "outside"
         if group.member is None:
             return "joining"
-        if group.split:
+        if group.change is not None and group.change.split:
             return "split"
         return "leaving" if group.leaving else "member"
 

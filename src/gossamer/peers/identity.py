@@ -1,23 +1,31 @@
 """Who an agent is to the others in a run whose agents may leave and join: its profile, its keys, and those it admits.
 
 In the agent's folder `admitted.txt` lists the public keys that may ask to join (`gossamer admit`). In the folder of the
-run, `contact.json` has the address and the key that the agent has announced last, and `founders.json` the verify keys
+run, `contact.json` has the address and the key that the agent was first known by, and `founders.json` the verify keys
 of membership 0, where the agent's shard did not name them.
 """
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, read_text, write_atomically
-from gossamer.peers.network.addresses import Contact, check_address
+from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.keys import derive_agent_key, split_key
 from gossamer.peers.network.z85 import KEY_LENGTH, is_key
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_verifier
-from gossamer.peers.protocol.terms import Entry, Profile, Term
+from gossamer.peers.protocol.terms import Entry, Profile, Term, unpack_profile
 from gossamer.peers.protocol.wire import RefusedError
-from gossamer.peers.shards.restriction import find_verify_keys
+from gossamer.peers.shards.restriction import (
+    EDGE_NUMBERS,
+    add_declared_edges,
+    find_verify_keys,
+    list_declared_edges,
+)
 from gossamer.peers.shards.sites import SiteShard
 from gossamer.runs.documents import read_json, to_json
 
@@ -36,27 +44,53 @@ class Identity:
         self.num_founders = shard.settings.agents
         self._founders = self._read_founders()
 
-    @property
-    def moved(self) -> bool:
-        """Return whether the address or the key is another than the one announced last; the first is noted."""
+    def has_moved(self, packed: bytes) -> bool:
+        """Return whether the address, the key or the links are others than those of the stored profile or, without one,
+        than the address and the key that the agent has announced first."""
+        if packed:
+            known = unpack_profile(packed)
+            return (known.address, known.key, dict(known.links)) != (self.address, self.key, self._count_links())
         path, own = self._run / CONTACT_FILE, {"address": self.address, "key": self.key}
         if not path.exists():
-            known = self._shard.membership.contact
-            founding = self._shard.membership.agent < self.num_founders
-            announced = {"address": known.address, "key": self.key if known.key is None else known.key}
-            if founding and announced["key"] == self.key[:KEY_LENGTH]:
-                announced["key"] = self.key
-            self._announce(announced if founding else own)
+            contact = self._shard.membership.contact
+            same = contact.key in (None, self.key[:KEY_LENGTH])
+            first = {"address": contact.address, "key": self.key if same else contact.key}
+            write_atomically(path, to_json(first).encode(), PRIVATE)
         return bool(read_json(path) != own)
 
     def make_profile(self) -> bytes:
         """A new profile to join with."""
-        data, agent = self._shard.data, self._shard.membership.agent
-        links = {z: int((data.owner[data.edges] == z).any(1).sum()) for z in self._shard.membership.neighbours}
-        self._announce({"address": self.address, "key": self.key})
-        return Profile(
-            self.address, self.key, {z: n for z, n in links.items() if z != agent}, secrets.randbits(62)
-        ).pack()
+        return Profile(self.address, self.key, self._count_links(), secrets.randbits(62)).pack()
+
+    def _count_links(self) -> dict[int, int]:
+        """Number of edges to each neighbour."""
+        data = self._shard.data
+        return {z: int((data.owner[data.edges] == z).any(1).sum()) for z in self._shard.membership.neighbours}
+
+    @property
+    def terms(self) -> bytes:
+        """A digest of what all agents must have alike: settings, classes, and the number of features."""
+        features = self._shard.data.features.shape[-1]
+        return hashlib.blake2b(f"{features} {self._shard.site.terms}".encode(), digest_size=16).digest()
+
+    def declare(self, receiver: int) -> bytes:
+        """The edges to a neighbour, to ask to join with."""
+        edges = list_declared_edges(self._shard.data, self._shard.membership.agent, receiver)
+        return np.ascontiguousarray(edges, dtype="<f8").tobytes()
+
+    def check_join(self, entry: Entry, terms: bytes, edges: bytes) -> None:
+        """Refuse an agent with which this one could not plan."""
+        agent, profile = self._shard.membership.agent, entry.profile
+        assert profile is not None
+        if terms != self.terms:
+            raise RefusedError("unplanned", f"agent {entry.agent} has other settings, classes or features")
+        if len(edges) != 8 * EDGE_NUMBERS * profile.links.get(agent, 0):
+            raise RefusedError("unplanned", f"agent {entry.agent} declares another number of edges than its profile")
+        declared = np.frombuffer(edges, "<f8").reshape(-1, EDGE_NUMBERS).astype(np.float64)
+        try:
+            add_declared_edges(self._shard.data, agent, entry.agent, declared)
+        except GossamerError as error:
+            raise RefusedError("unplanned", str(error)) from None
 
     def signs_for(self, entry: Entry) -> bool:
         """Return whether this agent has the key of an entry with its id."""
@@ -90,7 +124,13 @@ class Identity:
         return () if self._secret is None else tuple(b"" if key is None else key.encode() for key in keys)
 
     def learn_founders(self, keys: tuple[bytes, ...]) -> None:
-        """Take over the verify keys of membership 0 that the shard does not name, from a neighbour."""
+        """Take over the verify keys of membership 0 that the shard does not name, from a neighbour; forget them if
+        there are none."""
+        path = self._run / FOUNDERS_FILE
+        if not keys:
+            path.unlink(missing_ok=True)
+            self._founders = self._read_founders()
+            return
         texts = [key.decode("ascii", "replace") for key in keys]
         if len(texts) != self.num_founders or not all(is_key(text) for text in texts):
             raise RefusedError("malformed", "keys of another number of agents")
@@ -98,7 +138,7 @@ class Identity:
         if differing:
             raise RefusedError("signature", f"another key of agent {differing[0]} than the one in the shard")
         self._founders = dict(enumerate(texts))
-        write_atomically(self._run / FOUNDERS_FILE, to_json(texts).encode(), PRIVATE)
+        write_atomically(path, to_json(texts).encode(), PRIVATE)
 
     def read_admitted(self) -> frozenset[str]:
         """The public keys that may ask to join."""
@@ -111,15 +151,11 @@ class Identity:
         keys of neighbours."""
         profile = entry.profile
         assert profile is not None
-        try:
-            check_address(profile.address, "")
-        except GossamerError:
-            raise RefusedError("malformed", "an address that cannot be") from None
         if self._secret is None:
             return Contact(profile.address, None)
         curve = profile.key[:KEY_LENGTH]
-        if len(profile.key) != 2 * KEY_LENGTH or not (is_key(curve) and is_key(profile.key[KEY_LENGTH:])):
-            raise RefusedError("malformed", "a key that cannot be")
+        if not curve:
+            raise RefusedError("malformed", "a profile without a key")
         unchanged = isinstance(sender, int) and known.get(sender) == curve
         if not unchanged and (profile.key not in admitted or (isinstance(sender, str) and sender != curve)):
             raise RefusedError(
@@ -127,16 +163,15 @@ class Identity:
             )
         return Contact(profile.address, curve)
 
-    def _announce(self, contact: Mapping[str, str]) -> None:
-        write_atomically(self._run / CONTACT_FILE, to_json(contact).encode(), PRIVATE)
-
     def _read_founders(self) -> dict[int, str]:
         path, m = self._run / FOUNDERS_FILE, self.num_founders
         found = {k: key for k, key in enumerate(self._shard.membership.verify_keys) if key is not None}
         if path.exists():
             stored = read_json(path, MAX_FOUNDERS_BYTES)
             if not isinstance(stored, list) or len(stored) != m or not all(is_key(str(key)) for key in stored):
-                raise GossamerError(f"{path} is damaged; remove it, and the agent asks its neighbours again")
+                raise GossamerError(
+                    f"{path} is damaged; remove it and memberships.jsonl, and the agent asks its neighbours again"
+                )
             found = dict(enumerate(map(str, stored))) | found
         agent = self._shard.membership.agent
         if self._secret is not None and agent < m and agent not in found:

@@ -27,6 +27,7 @@ from gossamer.peers.agent_folders import read_trained_shard
 from gossamer.peers.evaluation import ReceivedRows
 from gossamer.peers.local_requests import ask
 from gossamer.peers.results import order_rows, read_neighbour_rows
+from gossamer.peers.shards.sites import is_site, read_site_shard
 from gossamer.peers.staged_work import read_handed
 from gossamer.runs.encoders import read_encoder
 from gossamer.runs.hosts import build_stage_host
@@ -75,8 +76,14 @@ class TrainedAgent:
         """`folder` is that of the agent, or of its run."""
         inside = find_agent_folder(folder)
         self.shard, self.state = read_trained_shard(inside)
+        self._agent = read_site_shard(inside).membership.agent if is_site(inside) else self.shard.membership.agent
         if not (self.state / "run.json").is_file():
             raise GossamerError(f"{folder}: the agent has not finished its run; see gossamer status {inside}")
+
+    @property
+    def agent(self) -> int:
+        """The agent by the number that it has kept, whatever the memberships of its run."""
+        return self._agent
 
     @property
     def settings(self) -> Settings:

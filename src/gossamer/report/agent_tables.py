@@ -44,8 +44,8 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
     """Table of agents with what each waits for; without lines between columns, to fit in 80 characters."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     changing = any(one["membership"] is not None for one in agents)
-    headings = ("agent", "state", "step", "loss", "score", "waits for", "epoch", "refused", "checkpoint")
-    for heading in (*headings, *(["membership"] if changing else [])):
+    numbered = "membership" if changing else "epoch"  # both at once would take more than 80 characters
+    for heading in ("agent", "state", "step", "loss", "score", "waits for", numbered, "refused", "checkpoint"):
         table.add_column(heading, justify="left" if heading in ("state", "waits for") else "right", no_wrap=True)
     for one in agents:
         waits = ", ".join(map(str, one["waiting_for"]))
@@ -57,17 +57,11 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
             format_score("loss", one["loss"]),
             format_score("loss", one["score"]),
             f"{waits} for {format_age(waited)}" if waits and waited >= 1 else waits,
-            "-" if one["epoch"] is None else str(one["epoch"]),
+            "-" if (number := one["membership"] if changing else one["epoch"]) is None else str(number),
             str(one["refused"]),
             "-" if one["checkpoint_age"] is None else f"{format_age(one['checkpoint_age'])} ago",
-            *([_describe_membership(one)] if changing else []),
         )
     return table
-
-
-def _describe_membership(one: "AgentStatus") -> str:
-    """The number of a membership, and its agents."""
-    return f"{one['membership']}: {', '.join(map(str, one['members'] or ()))}" if one["membership"] is not None else "-"
 
 
 def format_age(seconds: float) -> str:

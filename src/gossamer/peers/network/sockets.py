@@ -119,7 +119,7 @@ class Sockets:
         """Queue a message, or drop it if the queue is full."""
         try:
             self._outgoing[neighbour].send(message, _NOBLOCK, copy=len(message) < ZERO_COPY_BYTES)
-        except zmq.Again:
+        except (zmq.Again, KeyError):  # its queue is full, or it is no neighbour any more
             self.dropped += 1
             return
         self.bytes_out[neighbour] += len(message)
@@ -130,23 +130,25 @@ class Sockets:
 
     def add_neighbour(self, neighbour: int, contact: Contact) -> None:
         """Connect to a new neighbour, or to one whose address or key has changed."""
-        before = self._addresses.get(neighbour), self._keys.get(neighbour)
-        if before == (contact.address, contact.key):
+        before = self._addresses.get(neighbour)
+        if (before, self._keys.get(neighbour)) == (contact.address, contact.key):
             return
-        if neighbour in self._outgoing:
-            with contextlib.suppress(zmq.ZMQError):
-                self._outgoing[neighbour].disconnect(f"tcp://{self._addresses[neighbour]}")
-            self._connections.on_disconnected(neighbour)
-            self._broken_since.pop(neighbour, None)
-            if contact.key is not None:
-                self._outgoing[neighbour].curve_serverkey = contact.key.encode()
-        self._addresses[neighbour] = contact.address
         if neighbour not in self._outgoing:
             self._prepare_outgoing(neighbour, contact)
-        if contact.key is not None:  # a former key stays known: the agent may still use it
-            self._senders[contact.key] = neighbour
-        self._keys[neighbour] = contact.key
-        self._outgoing[neighbour].connect(f"tcp://{contact.address}")
+        socket = self._outgoing[neighbour]
+        if before is not None:
+            self._connections.on_disconnected(neighbour)
+            self._broken_since.pop(neighbour, None)
+            with contextlib.suppress(zmq.ZMQError):
+                socket.disconnect(f"tcp://{before}")
+        if contact.key is not None:
+            socket.curve_serverkey = contact.key.encode()
+            self._senders[contact.key] = neighbour  # a former key stays known: the agent may still use it
+        self._addresses[neighbour], self._keys[neighbour] = contact.address, contact.key
+        try:
+            socket.connect(f"tcp://{contact.address}")
+        except zmq.ZMQError as error:
+            raise GossamerError(f"agent {neighbour} cannot be reached at {contact.address}: {error}") from None
 
     def take_requests(self) -> list[tuple[str, memoryview]]:
         """The messages that `receive` has read of agents that are admitted and no neighbours, by key."""

@@ -6,6 +6,7 @@ They may be lost, duplicated or late without harm. Senders of votes are numbers 
 from dataclasses import dataclass
 
 from gossamer.peers.protocol.paxos import VoteKind
+from gossamer.peers.protocol.terms import MAX_PROFILE_BYTES
 from gossamer.peers.protocol.wire import (
     BALLOTS,
     DECISION,
@@ -44,7 +45,9 @@ class JoinRequest:
 
     sender: int
     known: int  # decisions that it knows
-    entry: bytes  # its entry in the next membership (terms.py)
+    entry: bytes  # its profile in the next membership (terms.py)
+    terms: bytes = b""  # a digest of what all agents must have alike
+    edges: bytes = b""  # those that it declares to the receiver
 
 
 ChangeMessage = Ballots | Decision | JoinRequest
@@ -74,10 +77,13 @@ def decode_change(message: Buffer, run: str, sender: int, longest: int) -> Chang
         return Ballots(sender, take_list("votes"))
     if kind == DECISION:
         return Decision(sender, take_list("certificate"), take_list("founders"))
-    known, entry = tables.get("known"), tables.get("entry")
-    if kind != JOIN or type(known) is not int or not 0 <= known < 1 << 32 or not isinstance(entry, bytes):
+    known, given = tables.get("known"), [tables.get(name) for name in ("entry", "terms", "edges")]
+    entry, terms, edges = (one if isinstance(one, bytes) else None for one in given)
+    if entry is None or terms is None or edges is None or len(entry) > MAX_PROFILE_BYTES:
         raise RefusedError("malformed", "a request to join that cannot be read")
-    return JoinRequest(sender, known, entry)
+    if kind != JOIN or type(known) is not int or not 0 <= known < 1 << 32:
+        raise RefusedError("malformed", "a request to join that cannot be read")
+    return JoinRequest(sender, known, entry, terms, edges)
 
 
 def name_joining(run: str) -> str:

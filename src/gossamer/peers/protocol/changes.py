@@ -21,6 +21,7 @@ from gossamer.peers.protocol.terms import (
     Entry,
     Term,
     check_decision,
+    check_keys,
     pack_entries,
     pack_ids,
     pack_members,
@@ -34,6 +35,7 @@ REPEAT_INTERVAL = 1.0  # seconds after which all votes are sent again, while som
 WATCH_INTERVAL = 0.25  # seconds between two looks at who is missing
 FIRST_PROPOSAL, PROPOSAL_INTERVAL, MAX_PROPOSAL_INTERVAL = 0.5, 1.0, 16.0  # seconds, randomised
 MAX_FIRST_WAITS = 8  # times FIRST_PROPOSAL, after which all propose at once
+TAKEOVER_SILENCE = 10.0  # seconds after which another may take the place of a member with its number and another key
 SPONSORING_TIMEOUT = 20.0  # seconds for which a request to join that is not repeated counts
 
 
@@ -70,6 +72,10 @@ class Change:
     def split(self) -> bool:
         """Return whether too few members can be heard to decide anything."""
         return len(self.term.ids) - len(self.suspects) < self.decree.majority
+
+    def hears(self, agent: int, now: float) -> bool:
+        """Return whether there has been a sign of life of a member lately."""
+        return now < self._alive_at[self.term.ids.index(agent)] + TAKEOVER_SILENCE
 
     def see(self, number: int, now: float) -> None:
         """Note a sign of life of a member."""
@@ -215,11 +221,11 @@ class Change:
         return reached == ids
 
 
-def check_vote(kind: VoteKind, value: bytes, term: Term) -> None:
+def check_vote(kind: VoteKind, value: bytes, term: Term, encrypted: bool = False) -> None:
     """Refuse what a vote of a kind cannot carry."""
     if kind == VoteKind.HEARTBEAT:
         unpack_ids(value)
     elif kind == VoteKind.SPONSORED:
-        unpack_entries(value)
+        check_keys(unpack_entries(value), encrypted)
     else:
-        check_decision(value, term)
+        check_decision(value, term, encrypted)

@@ -29,7 +29,7 @@ from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.paxos import Decree
 from gossamer.peers.protocol.resending import ReplyLimits
-from gossamer.peers.protocol.terms import Entry, Term, pack_entries, unpack_entries
+from gossamer.peers.protocol.terms import Entry, Term
 from gossamer.peers.protocol.wire import Buffer, RefusedError
 
 ANNOUNCE_INTERVAL, JOIN_INTERVAL = 1.0, 2.0  # seconds between two announcements of the end, or requests to join
@@ -102,11 +102,6 @@ class Group:
         return self.ended or self.left
 
     @property
-    def split(self) -> bool:
-        """Return whether too few members can be heard to decide anything."""
-        return self.change is not None and not self.ended and self.change.split
-
-    @property
     def waiting_for(self) -> tuple[int, ...]:
         """Ids of the agents that this one waits for."""
         if self.all_done or self.member is None:
@@ -130,7 +125,8 @@ class Group:
         if self.all_done:
             informed, late = self._informed & {*self.term.ids}, now > self._decided_at + DEPARTURE_TIMEOUT
             needed = self.left and self.history.has_just_removed(self.agent) and not informed  # they may lack its vote
-            return informed >= {*self.neighbours} & {*self.term.ids} or (late and not needed)
+            alone = now > self._last_received + ISOLATION_TIMEOUT
+            return informed >= {*self.neighbours} & {*self.term.ids} or (late and (alone or not needed))
         return self.member is not None and self.member.finished and now > self._last_received + ISOLATION_TIMEOUT
 
     def receive(self, sender: int | str, message: Buffer, now: float) -> None:
@@ -151,9 +147,8 @@ class Group:
             return
         if self._asks and now >= self._join_at:
             self._join_at = now + JOIN_INTERVAL
-            request = JoinRequest(self.agent, len(self.history.certificates), self.entry.packed)
             for z in self._linked:
-                self._send(z, encode_change(request, name_joining(self.config.run)))
+                self._send(z, self.config.ask(z, self.entry, len(self.history.certificates)))
         if self.member is not None and self.change is not None:
             self.member.tick(now)
             self.change.tick(now)
@@ -196,23 +191,31 @@ class Group:
             return
         if found.founders and number == 0 and self.agent not in self.config.founders:
             self.config.learn_founders(found.founders)
-        self._pass_on(found.certificate, now)  # so that each hears that this agent knows, and need not wait for it
+        try:
+            self._pass_on(found.certificate, now)
+        except RefusedError:
+            self.config.learn_founders(())  # these keys may be wrong
+            raise
         self._informed |= {sender} if self.all_done else set()
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
         request = decode_change(message, name_joining(self.config.run), claimed, self.config.max_message_bytes)
         assert isinstance(request, JoinRequest)
-        (entry,) = unpack_entries(pack_entries([Entry(claimed, request.entry)]))  # refuses what cannot be read
-        if entry.profile is None:
-            raise RefusedError("malformed", "a request to join without a profile")
+        entry = Entry(claimed, request.entry)
+        if entry.profile is None or claimed == self.agent:  # `profile` refuses what cannot be read
+            raise RefusedError("malformed", "a request to join without a profile, or of this agent itself")
         self._replies.take(f"join {sender}", "requests to join", now)
-        self.config.admit(sender, entry)
+        if isinstance(sender, str) and claimed in self.term.ids and self.change and self.change.hears(claimed, now):
+            raise RefusedError("sender", f"agent {claimed} is a member, and there; take another number")
+        self.config.admit(sender, entry, request.terms, request.edges)
         if request.known < len(self.history.certificates):
             self._answer(claimed, request.known, now)
         elif self.change is None or self.all_done:
             raise RefusedError("early", "this agent is no member")
         elif entry not in self.term.entries:
+            if self.history.has_had(entry):
+                raise RefusedError("old", f"agent {claimed} was a member with this profile, and was removed")
             if self.agent not in entry.profile.links:
                 raise RefusedError("unplanned", f"agent {claimed} names no link to this agent")
             self.change.sponsor(entry, now)
@@ -267,7 +270,7 @@ class Group:
 
     def _prepare_to_join(self, moved: bool) -> None:
         """Make a new profile if this agent was removed with the one that it has, or has moved: no two are alike."""
-        removed = self.term.find(self.agent) is None and self.history.has_had(self.entry)
+        removed = self.term.find(self.agent) != self.entry and self.history.has_had(self.entry)
         if removed or (moved and not self.ended):
             self.entry = Entry(self.agent, self.config.make_profile())
             self._store.set_profile(self.entry.packed)
@@ -290,7 +293,7 @@ class Group:
             return
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
         number, m = term.ids.index(self.agent), len(term.ids)
-        decree = Decree(term.name, number, m, signatures, votes, make_check(term))
+        decree = Decree(term.name, number, m, signatures, votes, make_check(term, signatures.size > 0))
         self.change = Change(term, self.agent, self.neighbours, self.config.evict_after, decree, self.member)
         if self.leaving:
             self.change.leave()

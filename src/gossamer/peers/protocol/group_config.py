@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gossamer.peers.protocol.change_messages import JoinRequest, encode_change, name_joining
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.paxos import VoteStore
 from gossamer.peers.protocol.signatures import Signatures
@@ -41,9 +42,17 @@ class GroupConfig:
     max_message_bytes: int  # of votes and decisions
     moved: bool = False  # its address or key is another than the one that it joined with
     signs_for: Callable[[Entry], bool] = lambda entry: True  # whether it has the key of an entry with its id
-    admit: Callable[[int | str, Entry], None] = lambda sender, entry: None  # refuses who may not join
+    # Refuses who may not join, or has other settings (a digest) or edges than those of this agent
+    admit: Callable[[int | str, Entry, bytes, bytes], None] = lambda sender, entry, terms, edges: None
     founder_keys: tuple[bytes, ...] = ()  # as `learn_founders` takes them
-    learn_founders: Callable[[tuple[bytes, ...]], None] = lambda keys: None
+    learn_founders: Callable[[tuple[bytes, ...]], None] = lambda keys: None  # forgets them if there are none
+    terms: bytes = b""  # a digest of what all agents must have alike
+    declare: Callable[[int], bytes] = lambda receiver: b""  # the edges to a neighbour, to ask to join with
+
+    def ask(self, receiver: int, entry: Entry, known: int) -> bytes:
+        """A request to join with an entry, of an agent that knows so many decisions."""
+        request = JoinRequest(self.agent, known, entry.packed, self.terms, self.declare(receiver))
+        return encode_change(request, name_joining(self.run))
 
 
 MakeMember = Callable[[Sequence[Term], int, Callable[[int, bytes], None], float], Member]

@@ -39,7 +39,9 @@ class History:
 
     def verify(self, certificate: tuple[bytes, ...], sign: Callable[[Term], Signatures]) -> tuple[Entry, ...] | None:
         """What follows the last membership by a certificate: the next members, or None if the run has finished."""
-        decree = Decree(self.last.name, NOBODY, len(self.last.ids), sign(self.last), _Nothing(), make_check(self.last))
+        term, signatures = self.last, sign(self.last)
+        check = make_check(term, signatures.size > 0)
+        decree = Decree(term.name, NOBODY, len(term.ids), signatures, _Nothing(), check)
         decree.learn(certificate)
         assert decree.decided is not None
         return unpack_members(decree.decided)
@@ -64,10 +66,10 @@ class _Nothing:
         raise AssertionError("who learns from a certificate does not vote")
 
 
-def make_check(term: Term) -> Callable[[VoteKind, bytes], None]:
+def make_check(term: Term, encrypted: bool) -> Callable[[VoteKind, bytes], None]:
     """A check of what votes in a membership carry."""
 
     def check(kind: VoteKind, value: bytes) -> None:
-        check_vote(kind, value, term)
+        check_vote(kind, value, term, encrypted)
 
     return check

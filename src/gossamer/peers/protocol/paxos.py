@@ -123,7 +123,8 @@ class Decree:
         known = {vote.content for vote in self.votes.values()}
         new = []
         for vote in [self._parse(content) for content in contents if content not in known]:
-            self._verify(vote)
+            self._check_round(vote)
+            self._check_signature(vote)
             if vote.agent == self._agent:
                 self._meet_own(vote)
             elif self._add(vote):
@@ -135,7 +136,7 @@ class Decree:
         """Take over a decision from its certificate."""
         votes = [self._parse(content) for content in certificate]
         for vote in votes:
-            self._verify(vote)
+            self._check_signature(vote)
         agents = {vote.agent for vote in votes}
         alike = {(vote.kind, vote.ballot, vote.value) for vote in votes}
         if len(agents) < self.majority or len(alike) != 1 or votes[0].kind != VoteKind.ACCEPTED:
@@ -251,10 +252,13 @@ class Decree:
             raise RefusedError("malformed", "a vote with a value that it cannot have")
         return Vote(kind, agent, (ballot[0], ballot[1]), content, accepted, rest)
 
-    def _verify(self, vote: Vote) -> None:
+    def _check_round(self, vote: Vote) -> None:
+        """Refuse to skip many rounds, so that no member can use the numbers up; those of a decision are not limited."""
         highest = max((known.ballot[0] for known in self._ballots()), default=0)
         if vote.kind in BALLOTED and vote.ballot[0] > highest + MAX_ROUND_JUMP:
             raise RefusedError("malformed", "a round far away")
+
+    def _check_signature(self, vote: Vote) -> None:
         end = len(vote.content) - self._signatures.size
         body, signature = vote.content[:end], vote.content[end:]
         if not self._signatures.verifies(vote.agent, bind_to_run(self._run, body), signature):

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
+from gossamer.errors import GossamerError
+from gossamer.peers.network.addresses import check_address
+from gossamer.peers.network.z85 import KEY_LENGTH, is_key
 from gossamer.peers.protocol.wire import RefusedError, pack_value, unpack_value
 
 FINISHED = b"F"  # the decision that ends a run
@@ -48,14 +51,29 @@ def unpack_profile(packed: bytes) -> Profile:
         found = Profile(address, key, dict(links), nonce)
     except (TypeError, ValueError):
         raise RefusedError("malformed", "a profile that cannot be read") from None
-    texts = isinstance(address, str) and isinstance(key, str) and len(address) <= MAX_ADDRESS and len(key) <= MAX_KEY
+    if not _can_be_reached(address) or not _can_be_key(key):
+        raise RefusedError("malformed", "a profile with an address or a key that cannot be")
     numbers = [nonce, *found.links, *found.links.values()]
     sizes = all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
-    if not texts or not sizes or any(z >= 1 << 32 for z in found.links) or len(found.links) > MAX_LINKS:
+    if not sizes or any(z >= 1 << 32 for z in found.links) or len(found.links) > MAX_LINKS:
         raise RefusedError("malformed", "a profile that no agent has")
     if found.pack() != packed:
         raise RefusedError("malformed", "a profile in another form")
     return found
+
+
+def _can_be_reached(address: object) -> bool:
+    try:
+        check_address(str(address), "")
+    except GossamerError:
+        return False
+    return isinstance(address, str) and len(address) <= MAX_ADDRESS
+
+
+def _can_be_key(key: object) -> bool:
+    """Return whether this is the public key of an agent, or empty, as on a network that is trusted."""
+    whole = isinstance(key, str) and len(key) == MAX_KEY
+    return key == "" or (whole and is_key(str(key)[:KEY_LENGTH]) and is_key(str(key)[KEY_LENGTH:]))
 
 
 @dataclass(frozen=True, order=True)
@@ -154,7 +172,13 @@ def unpack_entries(content: bytes) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def check_decision(value: bytes, term: Term) -> None:
+def check_keys(entries: Iterable[Entry], encrypted: bool) -> None:
+    """Refuse profiles without a key where links are encrypted, and with one where they are not."""
+    if any(entry.profile is not None and bool(entry.profile.key) != encrypted for entry in entries):
+        raise RefusedError("malformed", "a profile with a key" if not encrypted else "a profile without a key")
+
+
+def check_decision(value: bytes, term: Term, encrypted: bool = False) -> None:
     """Refuse what cannot follow a membership: no members, or new ones without a profile."""
     members = unpack_members(value)
     if members is None:
@@ -162,6 +186,7 @@ def check_decision(value: bytes, term: Term) -> None:
     known = set(term.entries)
     if not members or any(entry not in known and not entry.packed for entry in members):
         raise RefusedError("malformed", "a decision that cannot be")
+    check_keys(members, encrypted)
 
 
 def pack_ids(ids: Iterable[int]) -> bytes:

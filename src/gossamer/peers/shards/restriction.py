@@ -46,6 +46,11 @@ def find_contact(own: Membership, term: Term, agent: int) -> Contact:
     entry = term.find(agent)
     if entry is not None and entry.profile is not None:
         return Contact(entry.profile.address, entry.profile.key[:KEY_LENGTH] or None)
+    if agent not in own.neighbours:
+        raise GossamerError(
+            f"the shard of agent {own.agent} no longer names its neighbour {agent}; put back the shard that the run "
+            "began with, or move the folder of the run away and let the agent join anew"
+        )
     return own.neighbours[agent]
 
 
@@ -75,23 +80,29 @@ def list_declared_edges(data: SiteData, agent: int, other: int) -> Floats:
 
 
 def add_declared_edges(data: SiteData, agent: int, other: int, declared: Floats) -> SiteData:
-    """The data of a site with the edges that another site declares; those that it knows stay as they are."""
+    """The data of a site with the edges that another site declares; those that it knows must have the same weights."""
     theirs, own, weights = declared[:, 0], declared[:, 1], declared[:, 2]
     mine = data.vertices[data.owner == agent]
     known = dict(zip(data.vertices.tolist(), data.owner.tolist(), strict=True))
-    whole = (declared[:, :2] == np.floor(declared[:, :2])).all() and (np.abs(declared[:, :2]) < 2**53).all()
-    taken = [v for v in theirs.tolist() if known.get(int(v), other) != other]
-    if not whole or not np.isin(own, mine).all() or taken or not (weights > 0).all():
+    ends = declared[:, :2]
+    wrong = not ((ends == np.floor(ends)) & (ends >= 0) & (ends < 2**53)).all() or not np.isin(own, mine).all()
+    wrong = wrong or any(known.get(int(v), other) != other for v in theirs.tolist())
+    if wrong or not (np.isfinite(weights) & (weights > 0)).all():
         raise GossamerError(
             f"agent {other} of this membership declares an edge that cannot be: expected edges from its own vertices "
             "to vertices of this site, with positive weights; see its site's data"
         )
     pairs = data.vertices[data.edges]
     new = np.sort(declared[:, :2].astype(np.int64), axis=1)
-    seen, added = {tuple(pair) for pair in pairs.tolist()}, list[int]()
-    for i, pair in enumerate(map(tuple, new.tolist())):
+    seen, added = dict(zip(map(tuple, pairs.tolist()), data.weights.tolist(), strict=True)), list[int]()
+    for i, (pair, weight) in enumerate(zip(map(tuple, new.tolist()), weights.tolist(), strict=True)):
+        if seen.get(pair, weight) != weight:
+            raise GossamerError(
+                f"agent {other} of this membership gives edge {pair} the weight {weight:g}, and this site "
+                f"{seen[pair]:g}; both must have it alike"
+            )
         if pair not in seen:
-            seen.add(pair)
+            seen[pair] = weight
             added.append(i)
     owner = known | {int(v): other for v in theirs[added].tolist()}
     return _build(
