@@ -20,7 +20,7 @@ from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import make_settings
 
 RUN = "changing"
-EVICT_AFTER = 1.5  # seconds
+EVICT_AFTER = 3.0  # seconds
 
 
 def write_changing(
