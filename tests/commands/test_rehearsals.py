@@ -87,12 +87,12 @@ def test_agents_that_are_killed_join_and_leave_change_the_membership(rehearsed: 
 
 
 def test_a_rehearsal_leaves_the_run_directory_of_its_last_members(rehearsed: Any) -> None:
-    assert rehearsed.summary["steps"] == 180
+    assert rehearsed.summary["steps"] == 600
     assert rehearsed.summary["distributed"]["test"]["accuracy"] > 0.8
     weights = read_tensors(rehearsed.folder / "weights.safetensors")
     assert {len(part) for part in weights.values()} == {3}
     lines = [json.loads(line) for line in (rehearsed.folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [*range(0, 181, 5)]  # of all memberships
+    assert [line["step"] for line in lines] == [*range(0, 601, 5)]  # of all memberships
     (state,) = rehearsed.folders[0].glob("run-*")  # of an agent that was a member all the time
     assert (state / "run.json").is_file()
     logged: dict[int, Any] = {}  # by steps, what all members of that moment had
