@@ -101,7 +101,7 @@ def draw(path: Path, results: dict[str, Accuracies]) -> None:
     """Draw mean differences with their intervals, and each seed's."""
     from matplotlib.figure import Figure
 
-    from gossamer.report.curves import COLOURS, save_figure, tidy
+    from gossamer.report.style import COLOURS, save_figure, tidy
 
     figure = Figure(figsize=(4.2 * len(results), 3.1), layout="constrained")
     panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]

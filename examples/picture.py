@@ -14,7 +14,7 @@ from gossamer import topology
 from gossamer.agents.links import factor
 from gossamer.assignment import assign_to_nearest, shared_edges
 from gossamer.data import make_graph
-from gossamer.report.curves import save_figure
+from gossamer.report.style import save_figure
 
 target = Path(sys.argv[1] if len(sys.argv) > 1 else "overview.png")
 

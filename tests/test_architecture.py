@@ -79,6 +79,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "report/agent_graph.py",
         "report/panels.py",
         "report/reconstructions.py",
+        "report/style.py",
         "report/theory.py",
         "report/timeline.py",
         "report/traffic.py",

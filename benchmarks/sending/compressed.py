@@ -9,7 +9,7 @@ import numpy as np
 from gossamer.agents.consensus import parse_method
 from gossamer.data import load
 from gossamer.experiments.trials import FigureCurves, Trial, TrialPlan, format_points, stack, steps_of
-from gossamer.report.curves import save_figure, tidy
+from gossamer.report.style import save_figure, tidy
 from gossamer.runs.settings import make_settings
 from gossamer.runs.stages import build_network
 from sending.runs import WITHIN, compared, mean_of, verdict

@@ -22,8 +22,8 @@ from gossamer.experiments.trials import (
     steps_of,
     steps_to,
 )
-from gossamer.report.curves import COLOURS
-from gossamer.report.panels import AGENT_COLOURS, Line, Panel, draw_panels
+from gossamer.report.panels import SIZE_COLOURS, Line, Panel, draw_panels
+from gossamer.report.style import COLOURS
 
 TABLE1 = {  # vertices, edges, training labels, classes, features
     "citeseer": (2110, 3668, 120, 6, 3703),
@@ -51,7 +51,7 @@ def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) 
                 plan[dataset, dgcn(m), seed] = citation_trial(dataset, "distributed", seed, agents=m, **shorter)
     found = run_plan(out, "fig3", plan, progress)
     colours = {name: COLOURS[method] for name, method in CENTRALISED_MODELS.items()} | {SLOWED: COLOURS["centralised"]}
-    colours |= {dgcn(m): AGENT_COLOURS[m] for m in agents}
+    colours |= {dgcn(m): SIZE_COLOURS[m] for m in agents}
     claims = [_table1(datasets), _random_partition(datasets), _gcn_above_nn(found), _same_accuracy(found, agents)]
     claims += [*_same_loss(found, agents), _agreement(found, agents)]
     return Outcome("fig3", fail_diverged(claims, found), ["fig3.csv", *_draw(out, found, colours, agents)])

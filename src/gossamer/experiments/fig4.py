@@ -17,8 +17,8 @@ from gossamer.experiments.trials import (
     stack,
     steps_of,
 )
-from gossamer.report.curves import COLOURS
 from gossamer.report.panels import Bar, Line, Panel, draw_panels, shades
+from gossamer.report.style import COLOURS
 
 SPARSE_AGENTS = 10
 LINKS: dict[str, Trial] = {  # the share of the designed links that is kept, or other links altogether

@@ -20,8 +20,8 @@ from gossamer.experiments.trials import (
     stack,
     steps_of,
 )
-from gossamer.report.curves import COLOURS
-from gossamer.report.panels import AGENT_COLOURS, Bar, Line, Panel, draw_panels, shades
+from gossamer.report.panels import SIZE_COLOURS, Bar, Line, Panel, draw_panels, shades
+from gossamer.report.style import COLOURS
 
 INTERVALS = {"every iteration": 1, "every 10": 10, "every 50": 50, "every 200": 200, "never": 0}
 SHARES = (5, 10, 20)  # numbers of agents
@@ -53,7 +53,7 @@ def _draw(out: Path, found: FigureCurves, shares: tuple[int, ...]) -> list[str]:
         [Line(name, paint[name], steps_of(runs), stack(runs, what)) for name, runs in curves.items()]
         for what in ("loss", "test", "validation_loss")
     )
-    bars = [Bar(f"{m} agents", AGENT_COLOURS[m], 100 * _gain(found, m)) for m in shares]
+    bars = [Bar(f"{m} agents", SIZE_COLOURS[m], 100 * _gain(found, m)) for m in shares]
     return draw_panels(
         out / "fig6",
         [

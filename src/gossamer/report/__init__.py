@@ -6,7 +6,8 @@ The code is organised as follows:
     result_text      a result as a few lines, and as a table in notebooks
     agent_tables     tables of agents: shards, processes
     bars             progress bars
-    curves           curves of a run, and the style of all pictures
+    style            colours of models and agents, plain axes, resolution
+    curves           curves of a run
     panels           figures of several panels
     agent_graph      the agents' graph with the spectrum of C; sparsity of C
     topology_tables  tables of `gossamer topology` in the terminal

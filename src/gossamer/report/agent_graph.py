@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.report.curves import COLOURS, save_figure, tidy
+from gossamer.report.style import COLOURS, save_figure, tidy
 from gossamer.topology import Certificate, Sweep
 
 if TYPE_CHECKING:

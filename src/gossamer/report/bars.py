@@ -16,8 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from gossamer.report.curves import LABELS
 from gossamer.report.score_text import format_score, label_score
+from gossamer.report.style import LABELS
 from gossamer.runs.records import Record
 
 

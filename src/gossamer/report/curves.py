@@ -1,24 +1,17 @@
-"""Curves of a run: training loss, test score and disagreement against steps; and the style of all pictures."""
+"""Curves of a run: training loss, test score and disagreement against steps."""
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from gossamer.files import ALL_MAY_READ, write_atomically
+from gossamer.files import ALL_MAY_READ
 from gossamer.report.score_text import label_score
+from gossamer.report.style import COLOURS, LABELS, save_figure, tidy
 from gossamer.runs.records import Record
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from gossamer.agents.scores import ScoreKind
-
-# Colour-blind safe colours (Okabe and Ito 2008, Color universal design); one method, one colour in every figure.
-COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
-LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
 
 
 class _Look(TypedDict):
@@ -68,24 +61,3 @@ def draw_curves(
     held_out.legend(frameon=False, reverse=True)
     figure.suptitle(title)
     save_figure(figure, path, mode)
-
-
-def tidy(*plots: "Axes") -> None:
-    """Give plots a faint grid and no frame."""
-    for axes in plots:
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def save_figure(figure: "Figure", path: Path, mode: int = ALL_MAY_READ) -> None:
-    """Render a figure to a PNG (or PDF, by the suffix) beside `path` and rename it."""
-    buffer = io.BytesIO()
-    if path.suffix == ".pdf":
-        from matplotlib.backends.backend_pdf import FigureCanvasPdf
-
-        FigureCanvasPdf(figure).print_pdf(buffer, metadata={"CreationDate": None})
-    else:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
-    write_atomically(path, buffer.getvalue(), mode)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gossamer.report.curves import COLOURS, save_figure, tidy
+from gossamer.report.style import COLOURS, save_figure, tidy
 
 # One method, one colour in every figure; ordered variants have shades of cividis.
-AGENT_COLOURS = {5: "#56B4E9", 10: COLOURS["distributed"], 15: "#009E73", 20: "#CC79A7"}
+SIZE_COLOURS = {5: "#56B4E9", 10: COLOURS["distributed"], 15: "#009E73", 20: "#CC79A7"}
 RULE_COLOURS = {"gd": COLOURS["distributed"], "momentum": "#E69F00", "adam": "#009E73"}
 
 

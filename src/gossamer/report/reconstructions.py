@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gossamer.array_types import Floats
-from gossamer.report.curves import save_figure
+from gossamer.report.style import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gossamer.report.curves import LABELS
 from gossamer.report.score_text import format_score, label_score
+from gossamer.report.style import LABELS
 from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table

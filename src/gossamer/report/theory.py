@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.report.curves import COLOURS, save_figure, tidy
+from gossamer.report.style import COLOURS, save_figure, tidy
 
 MEASURED = {"color": COLOURS["distributed"]}
 BOUND = {"color": COLOURS["graphless"], "linestyle": "--"}

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gossamer.report.curves import COLOURS, save_figure, tidy
 from gossamer.report.score_text import label_score
+from gossamer.report.style import COLOURS, save_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

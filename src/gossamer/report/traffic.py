@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.report.curves import COLOURS, LABELS, save_figure, tidy
+from gossamer.report.style import COLOURS, LABELS, save_figure, tidy
 
 TestErrors = Mapping[str, Mapping[str, NDArray[np.float64]]]  # by model and method, an error for each seed
 
