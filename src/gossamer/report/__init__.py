@@ -19,5 +19,6 @@ The code is organised as follows:
     theory           picture of Theorem 2
     traffic          picture of Table II
     audit_tables     tables of `gossamer audit` in the terminal
+    live             runs that go on: the live page, Prometheus metrics
     reconstructions  picture of an audit: features beside reconstructions
 """

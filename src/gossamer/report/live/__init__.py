@@ -1,0 +1,5 @@
+"""Runs that go on, shown live: in a browser, and as Prometheus metrics.
+
+The code is organised as follows:
+    view    the view of a run that pages and metrics show
+"""
