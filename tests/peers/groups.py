@@ -244,6 +244,7 @@ class Scenario:
     leaving: tuple[tuple[int, float], ...] = ()
     joining: tuple[tuple[int, float], ...] = ()  # strangers, and when they start
     moving: tuple[tuple[int, float], ...] = ()  # agents that come back with another address
+    wiped: tuple[tuple[int, float], ...] = ()  # agents that come back without their checkpoints
     splits: tuple[tuple[frozenset[int], float, float], ...] = ()  # parts that are cut off, from when to when
 
 
@@ -270,7 +271,7 @@ class GroupNetwork:
         starts = dict(scenario.joining)
         for k in self.ids:
             self._at(starts.get(k, self.random.uniform(0, 0.1)), "start", k)
-        for kind in ("lost", "leaving", "moving"):
+        for kind in ("lost", "leaving", "moving", "wiped"):
             for k, when in getattr(scenario, kind):
                 self._at(when, kind, k)
 
@@ -369,6 +370,10 @@ class GroupNetwork:
             self.happened["moved"] += 1
             if self.random.random() < 0.5:
                 self.without_key.add(k)
+            self._start(k)
+        elif kind == "wiped":
+            self.happened["lost all checkpoints"] += 1
+            self.disks[k].checkpoints.clear()
             self._start(k)
         elif kind == "start":
             self._start(k)

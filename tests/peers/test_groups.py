@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import pytest
+from peers import groups
 from peers.groups import GroupNetwork, Scenario
 from peers.membership_schedules import run_schedule
 
@@ -100,6 +101,21 @@ def test_a_moved_agent_is_replaced_by_itself() -> None:
     network = run(Scenario(4, RING, delay=0.1, moving=((2, 0.3),)))
     assert sorted(network.finished) == [0, 1, 2, 3]
     assert network.terms[-1].entries[2].packed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_agent_that_joined_and_lost_its_checkpoints_sends_nobody_back(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "STEPS", 60)
+    monkeypatch.setattr(groups, "KEEP", 5)  # so that the others soon have none from before it joined
+    network = run(Scenario(4, (*RING, (1, 4)), delay=0.1, joining=((4, 0.0),), wiped=((4, 12.0),)), seed)
+    assert sorted(network.finished) == [0, 1, 2, 3, 4]
+    base, adopters = network.disks[0].bases[2]  # it has joined anew, and takes over weights again
+    assert adopters == (4,)
+    assert base is not None
+    assert base[0] == 1
+    assert base[1] > 20
 
 
 def test_a_majority_of_fewer_makes_two_histories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from peers.changing import find_state, write_changing
 
 from gossamer.errors import GossamerError
 from gossamer.files import make_private
-from gossamer.peers.identity import ADMITTED_FILE, FOUNDERS_FILE, Identity, add_admitted, read_admitted
+from gossamer.peers.identity import ADMITTED_FILE, CONTACT_FILE, FOUNDERS_FILE, Identity, add_admitted, read_admitted
 from gossamer.peers.network.keys import make_agent_keys, read_key, split_key
 from gossamer.peers.network.z85 import KEY_LENGTH
 from gossamer.peers.protocol.terms import Entry, make_entries, name_term
@@ -72,6 +72,26 @@ def test_a_new_key_signs_for_no_old_entry(tmp_path: Path) -> None:
     assert not other.signs_for(Entry(0))
     assert other.signs_for(Entry(0, other.make_profile()))
     assert not first.signs_for(Entry(0, other.make_profile()))
+
+
+def test_a_founder_that_was_cut_without_its_key_keeps_the_first_one_that_it_had(tmp_path: Path) -> None:
+    (folder, *_), _ = write_changing(tmp_path, 3)
+    shard, state, secret = read_site_shard(folder), find_state(folder), read_key(folder / "key.secret")
+    make_private(state)
+    own = replace(shard.membership.contact, key=None)
+    membership = replace(shard.membership, contact=own, verify_keys=(None, *shard.membership.verify_keys[1:]))
+
+    def start(secret: str) -> Identity:
+        return Identity(folder, state, replace(shard, membership=membership), secret, own.address)
+
+    assert not start(secret).has_moved(b"")
+    renewed = start(make_agent_keys()[1])
+    assert renewed.has_moved(b"")
+    assert not renewed.signs_for(Entry(0))  # the others know the first key
+    assert start(secret).signs_for(Entry(0))
+    (state / CONTACT_FILE).write_text('{"address": 3}')
+    with pytest.raises(GossamerError, match="damaged"):
+        start(secret)
 
 
 def test_profiles_count_edges_to_neighbours(tmp_path: Path) -> None:

@@ -50,13 +50,23 @@ class Identity:
         if packed:
             known = unpack_profile(packed)
             return (known.address, known.key, dict(known.links)) != (self.address, self.key, self._count_links())
-        path, own = self._run / CONTACT_FILE, {"address": self.address, "key": self.key}
-        if not path.exists():
+        announced = self._read_announced()
+        if announced is None:
             contact = self._shard.membership.contact
             same = contact.key in (None, self.key[:KEY_LENGTH])
-            first = {"address": contact.address, "key": self.key if same else contact.key}
-            write_atomically(path, to_json(first).encode(), PRIVATE)
-        return bool(read_json(path) != own)
+            announced = {"address": contact.address, "key": self.key if same else str(contact.key)}
+            write_atomically(self._run / CONTACT_FILE, to_json(announced).encode(), PRIVATE)
+        return announced != {"address": self.address, "key": self.key}
+
+    def _read_announced(self) -> dict[str, str] | None:
+        """The address and the key that the agent was first known by, once it has started."""
+        path = self._run / CONTACT_FILE
+        if not path.exists():
+            return None
+        found = read_json(path)
+        if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("address", "key")):
+            raise GossamerError(f"{path} is damaged; remove it if neither the agent's address nor its key has changed")
+        return found
 
     def make_profile(self) -> bytes:
         """A new profile to join with."""
@@ -174,8 +184,9 @@ class Identity:
                 )
             found = dict(enumerate(map(str, stored))) | found
         agent = self._shard.membership.agent
-        if self._secret is not None and agent < m and agent not in found:
-            found[agent] = self.key[KEY_LENGTH:]
+        if self._secret is not None and agent < m and agent not in found:  # its own, as it was first announced
+            announced = self._read_announced()
+            found[agent] = (self.key if announced is None else announced["key"])[KEY_LENGTH:]
         return found
 
 

@@ -7,7 +7,9 @@ that still sends messages of the membership before.
 
 An agent that is not a member asks its neighbours to become one: one that is new, or that was removed while it was away.
 A member whose address or key has changed asks to be replaced by itself; until then it takes part as before, if it still
-has its former key. Who has asked to leave and was removed is at its end.
+has its former key. So does a member that had joined and has lost its checkpoints, once the others have none from before
+it joined: it takes over a neighbour's weights again, and nobody goes back to step 0. Who has asked to leave and was
+removed is at its end.
 """
 
 import math
@@ -145,6 +147,8 @@ class Group:
                 for z in set(self.neighbours) - self._informed:
                     self._send_decisions(z, len(self.history.certificates) - 1)
             return
+        if self.member is not None and self.member.lost and not self._asks:
+            self._prepare_to_join(anew=True)
         if self._asks and now >= self._join_at:
             self._join_at = now + JOIN_INTERVAL
             for z in self._linked:
@@ -258,7 +262,7 @@ class Group:
         self._pass(certificate, following, now)
         if self.leaving and following is not None and self.history.has_just_removed(self.agent):
             self.left, self._decided_at = True, now
-        self._prepare_to_join(moved=False)
+        self._prepare_to_join(anew=False)
         self._enter(now)
 
     def _pass(self, certificate: tuple[bytes, ...], following: tuple[Entry, ...] | None, now: float) -> None:
@@ -268,10 +272,11 @@ class Group:
             self.ended = True
             self._decided_at = self._announce_at = now
 
-    def _prepare_to_join(self, moved: bool) -> None:
-        """Make a new profile if this agent was removed with the one that it has, or has moved: no two are alike."""
+    def _prepare_to_join(self, anew: bool) -> None:
+        """Make a new profile if this agent was removed with the one that it has, or is to join anew: no two are
+        alike."""
         removed = self.term.find(self.agent) != self.entry and self.history.has_had(self.entry)
-        if removed or (moved and not self.ended):
+        if removed or (anew and not self.ended):
             self.entry = Entry(self.agent, self.config.make_profile())
             self._store.set_profile(self.entry.packed)
 

@@ -96,7 +96,13 @@ class Member:
         if self.exchanges.running:
             return self.exchanges.waiting_for
         known = self.statements.done if self.finished else self.statements.restorable
-        return tuple(k for k in range(self.membership.num_agents) if k not in known)
+        missing = tuple(k for k in range(self.membership.num_agents) if k not in known)
+        return missing or (() if self._program_ended else self.statements.find_lost())
+
+    @property
+    def lost(self) -> bool:
+        """Return whether this agent has lost its checkpoints, and the others cannot go on before it joins anew."""
+        return not self.exchanges.running and not self._program_ended and self.agent in self.statements.find_lost()
 
     def may_leave(self, now: float) -> bool:
         """Return whether the process can end: all are done, and the neighbours know it or had time to; or this agent is
@@ -242,6 +248,8 @@ class Member:
         restorable = self.statements.restorable
         if not self.exchanges.running and not self._program_ended and len(restorable) == self.membership.num_agents:
             step, session = self.statements.find_common_step(), self.statements.name_session()
+            if step is None:
+                return
             unable = self.statements.find_unable(step)
             self._run(lambda: self.exchanges.begin(self._begin(step, session, unable), step), now)
             self._advance_if_complete(now)

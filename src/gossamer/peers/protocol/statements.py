@@ -111,9 +111,10 @@ class StatementTable:
             digest.update(STEP.pack(len(one.steps)) + b"".join(map(STEP.pack, one.steps)))
         return digest.digest()
 
-    def find_common_step(self) -> int:
+    def find_common_step(self) -> int | None:
         """The latest step that all agents can restore. One that has joined and can restore none takes over the weights
-        of another when the agents plan, and so goes along with every step before."""
+        of another when the agents plan, and so goes along with every step before; None if the others have trained on
+        so long that they have no such step any more but the first."""
         able = {agent: set(one.steps) for agent, one in self.restorable.items() if one.steps}
         common = set.intersection(*able.values()) if able else set()
         if common and len(able) == len(self.restorable):
@@ -122,8 +123,15 @@ class StatementTable:
         for steps in (common, set.intersection(*founders) if founders else set()):
             older = {step for step in steps if step < self._config.first}
             if older:
-                return max(older)
+                return None if older == {0} and max(common, default=0) >= self._config.first else max(older)
         return 0
+
+    def find_lost(self) -> tuple[int, ...]:
+        """The agents without a checkpoint that keep the others from going on with theirs."""
+        complete = len(self.restorable) == self._membership.num_agents
+        if not complete or self.find_common_step() is not None:
+            return ()
+        return tuple(agent for agent, one in sorted(self.restorable.items()) if not one.steps)
 
     def find_unable(self, step: int) -> tuple[int, ...]:
         """The agents that cannot restore a step."""
