@@ -101,7 +101,8 @@ def peers(deployment: Deployment, settings: Settings, insecure: bool) -> tuple[f
     with tempfile.TemporaryDirectory() as folder:
         folders = write_local_shards(Path(folder), deployment, settings)
         pace = peers_pace(folders, *(["--insecure"] if insecure else []))
-    sent = {phase: sum(state["planned_bytes"].get(phase, 0) for state in pace.last) for phase in PHASES}
+    links = [link["sent"] for state in pace.last for link in state["links"].values()]
+    sent = {phase: sum(link.get(phase, 0) for link in links) for phase in PHASES}
     return pace.rate, sent | {"all": sum(state["bytes_out"] for state in pace.last)}
 
 
@@ -175,15 +176,15 @@ def report(dataset: str, agents: int, compress: str, steps: int, rounds: int) ->
         same = "as planned" if sent[phase] == expected else "NOT AS PLANNED"
         print(f"  {phase:10s} {sent[phase]:14,d} bytes of payload in {steps} steps, planned {expected:14,d}: {same}")
     total = sum(planned.values())
-    print(f"  all        {sent['all']:14,d} bytes with headers and statuses, {sent['all'] / total - 1:.3%} more")
+    more = sent["all"] / total - 1
+    print(f"  all        {sent['all']:14,d} bytes with evaluations, headers and statuses, {more:.3%} more")
     return {"compress": compress, "rates": rates, "best": best, "ratio": ratio, "sent": sent, "planned": planned}
 
 
 def planned_bytes(deployment: Deployment, settings: Settings) -> dict[str, int]:
-    """Of the whole run by phase, with the evaluations at its beginning and end."""
+    """Of the whole run by phase."""
     counted = count_messages(deployment, settings)
-    planned: dict[str, int] = {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
-    return planned | {"forward": planned["forward"] + 2 * counted["evaluation"]["bytes"]}
+    return {phase: counted[phase]["bytes"] * settings.steps for phase in PHASES}
 
 
 def main() -> None:

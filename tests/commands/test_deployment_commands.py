@@ -138,7 +138,7 @@ def test_the_table_of_a_launch_has_a_row_for_each_agent(
     measured = {"train": [4.0, 8.0, 8.0, *nothing[3:]], "validation": held_out, "test": nothing}
     state: PeerReport = {
         "agent": 0, "step": 7, "planning": False, "epoch": 1, "metrics": measured, "neighbours": [1, 2],
-        "bytes_in": 3_000_000, "bytes_out": 2_000_000, "planned_bytes": {}, "refused": {}, "refused_from": {},
+        "bytes_in": 3_000_000, "bytes_out": 2_000_000, "links": {}, "refused": {}, "refused_from": {},
         "dropped": 0, "steps": 10, "serving": False, "time": 0.0, "process": 1,
         "cpu_seconds": 0.0, "finished": False, "all_done": False, "waiting_for": [2], "waited": 5.0,
     }  # fmt: skip

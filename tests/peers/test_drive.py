@@ -1,6 +1,6 @@
 """The loop of a peer: what has arrived is read before a neighbour is given up for its silence."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +50,7 @@ class Finished:
 
     agent = 0
     all_done, waiting_for, waiting_since, wake_at, epoch, position = False, (1,), 0.0, 0.0, 1, (3, 0)
-    finished, refused, sent_bytes = True, Counter[str](), Counter[str]()
+    finished, refused, sent_bytes = True, Counter[str](), Counter[tuple[int, str]]()
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.heard, self.turns = clock, 0.0, 0
@@ -81,10 +81,11 @@ def test_own_arithmetic_is_not_the_others_silence(
     metrics, refusals = EvaluationLog(tmp_path / "m"), RefusalLog(tmp_path / "r", 0)
 
     def drive() -> None:
-        sources = transport, metrics, refusals
+        waits = defaultdict[int, float](float)
+        sources = transport, metrics, refusals, waits
         report = partial(process._report, sources=sources, options=process.PeerOptions(), folder=tmp_path, first=0)
         driving.drive_peer(
-            member, transport, refusals, lambda now: report(member, now), 0.5, None, False, lambda message: False
+            member, transport, refusals, lambda now: report(member, now), 0.5, None, False, lambda message: False, waits
         )
 
     if speaks < 150.0:

@@ -64,7 +64,7 @@ def test_a_training_logs_its_epochs_and_its_end_and_prints_nothing(
 def report(**changes: object) -> PeerReport:
     usual: PeerReport = {
         "agent": 1, "step": 4, "planning": False, "epoch": 2, "metrics": None, "neighbours": [0], "bytes_in": 0,
-        "bytes_out": 0, "planned_bytes": {}, "refused": {}, "refused_from": {}, "dropped": 0,
+        "bytes_out": 0, "links": {}, "refused": {}, "refused_from": {}, "dropped": 0,
         "steps": 10, "serving": False, "time": 0.0, "process": 1,
         "cpu_seconds": 0.0,
         "finished": False, "all_done": False, "waiting_for": [0], "waited": 0.0,

@@ -65,11 +65,14 @@ def test_the_bytes_of_rows_and_weights_are_the_planned_ones(tmp_path: Path, laye
     last: dict[int, PeerReport] = {}
     assert in_threads(folders, PeerOptions(on_report=lambda state: last.update({state["agent"]: state}))) == []
     planned = count_messages(deployment, settings)
-    sent = {phase: sum(s["planned_bytes"].get(phase, 0) for s in last.values()) for phase in ("backward", "consensus")}
-    assert sent["backward"] == planned["backward"]["bytes"] * STEPS
-    assert sent["consensus"] == planned["consensus"]["bytes"] * STEPS
-    forward = sum(s["planned_bytes"]["forward"] for s in last.values())
-    assert forward == planned["forward"]["bytes"] * STEPS + 3 * planned["evaluation"]["bytes"]  # at 0, at the end, kept
+    for one in planned["links"]:
+        sent = last[one["sender"]]["links"][str(one["receiver"])]["sent"]
+        for phase in ("forward", "backward", "consensus"):
+            assert sent.get(phase, 0) == one[f"{phase}_bytes"] * STEPS
+    evaluated = sum(link["sent"].get("evaluation", 0) for report in last.values() for link in report["links"].values())
+    assert evaluated == 3 * planned["evaluation"]["bytes"]  # at 0, at the end, kept
+    received = sum(link["received"] for report in last.values() for link in report["links"].values())
+    assert received == sum(report["bytes_in"] for report in last.values())
 
 
 def test_a_neighbour_that_never_comes_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The operator's wishes come as files: `leave` in the folder of the run (`gossamer
 
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -97,6 +98,7 @@ class ChangingAgent:
             identity.declare,
         )
         self.log = EvaluationLog(self._state / EVALUATIONS_FILE)
+        self.waits = defaultdict[int, float](float)  # seconds, by neighbour
         try:
             self.group = Group(config, self._store, self._make_member, self._send, now, self._refuse)
         except RefusedError as refused:
@@ -243,12 +245,14 @@ class ChangingAgent:
                 self._transport,
                 self.log,
                 self._refusals,
+                self.waits,
                 now - group.waiting_since,
                 group.all_done,
             )
         else:
             first = StepCodes(term.number, self._shard.settings.steps).first
-            report = make_report(member, self._transport, self.log, self._refusals, now, first, serving)
+            sources = self._transport, self.log, self._refusals, self.waits
+            report = make_report(member, *sources, now, first, serving, term.ids)
             waits = group.waiting_for if serving is None else [term.ids[number] for number in serving.waiting_for]
             report["agent"], report["all_done"] = own.agent, group.all_done
             report["neighbours"], report["waiting_for"] = list(group.neighbours), list(waits)

@@ -5,6 +5,7 @@ It drives one agent's side of the protocol, that of member.py or, where agents m
 
 import gc
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -57,14 +58,21 @@ def drive_peer(
     give_up: float | None,
     serves: bool,
     ignores: Callable[[Buffer], bool],
+    waits: defaultdict[int, float],
 ) -> None:
     """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it; who
-    serves can tell them later. Messages that the protocol `ignores` are of neighbours that serve already."""
+    serves can tell them later. Messages that the protocol `ignores` are of neighbours that serve already. `waits` grows
+    by the seconds in which nothing could be done without a neighbour's messages."""
     gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
     reported, progress = 0.0, ProgressLog()
     while True:
         began = time.monotonic()
-        for sender, message in transport.receive(min(driven.wake_at - began, report_every)):
+        awaited = driven.waiting_for
+        arrived = transport.receive(min(driven.wake_at - began, report_every))
+        waited = time.monotonic() - began
+        for agent in awaited:
+            waits[agent] += waited
+        for sender, message in arrived:
             if not ignores(message):
                 driven.receive(sender, message, time.monotonic())
         now = time.monotonic()

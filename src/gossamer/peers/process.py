@@ -10,7 +10,8 @@ finished, the folder is a run directory (results.py).
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -167,7 +168,8 @@ def _train(
             time.monotonic(),
             refuse,
         )
-        sources = transport, log, refusals
+        waits = defaultdict[int, float](float)
+        sources = transport, log, refusals, waits
         write_report = partial(_report, sources=sources, options=options, folder=folder, first=work.first)
         serving_name = name_serving(member.membership.run)
         drive_peer(
@@ -179,6 +181,7 @@ def _train(
             options.give_up,
             options.serve,
             lambda message: is_of_run(message, serving_name),
+            waits,
         )
         options.on_finished(folder)
         if options.serve:
@@ -218,6 +221,7 @@ def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: P
             options.give_up,
             options.serve,
             lambda message: is_of_run(message, name_serving(group.term.name)),
+            changing.waits,
         )
         if group.left:
             return _logger.info("agent %d has left the run; the others go on without it", agent)
@@ -250,7 +254,7 @@ def read_secret(folder: Path, membership: Membership, may_change: bool = False) 
 def _report(
     member: Member,
     now: float,
-    sources: "tuple[Transport, EvaluationLog, RefusalLog]",
+    sources: tuple[Transport, EvaluationLog, RefusalLog, Mapping[int, float]],
     options: PeerOptions,
     folder: Path,
     first: int,

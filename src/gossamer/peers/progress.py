@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -13,6 +13,14 @@ from gossamer.peers.network.transport import Transport
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 from gossamer.runs.documents import to_json
+
+
+class LinkReport(TypedDict):
+    """An agent's traffic with a neighbour since its process, or its membership, began."""
+
+    sent: dict[str, int]  # bytes of payloads by kind (exchanges.TRAFFIC), without retransmissions
+    received: int  # bytes of all messages
+    waited: float  # seconds in which this neighbour's messages were missing and nothing else was to be done
 
 
 class PeerReport(TypedDict):
@@ -29,7 +37,7 @@ class PeerReport(TypedDict):
     waited: float  # seconds
     bytes_in: int
     bytes_out: int
-    planned_bytes: dict[str, int]  # by phase
+    links: dict[str, LinkReport]  # by neighbour
     refused: dict[str, int]  # by reason
     refused_from: dict[str, dict[str, int]]  # by sender and reason
     dropped: int
@@ -64,12 +72,15 @@ def make_report(
     transport: Transport,
     log: EvaluationLog,
     refusals: RefusalLog,
+    waits: Mapping[int, float],
     now: float,
     first: int,
     serving: Member | None = None,
+    ids: Sequence[int] | None = None,
 ) -> PeerReport:
-    """The agent's progress and what it waits for, while it serves for the next pass of inference."""
-    waits = member if serving is None else serving
+    """The agent's progress and what it waits for, while it serves for the next pass of inference; `ids` are those of
+    the agents by the member's numbers, if they are others."""
+    driven = member if serving is None else serving
     return {
         "agent": member.membership.agent,
         "step": training_step_of(member, first),
@@ -78,11 +89,11 @@ def make_report(
         "finished": member.finished,
         "all_done": member.all_done,
         "neighbours": list(member.membership.neighbours),
-        "waiting_for": list(waits.waiting_for),
-        "waited": round(now - waits.waiting_since, 1),
+        "waiting_for": list(driven.waiting_for),
+        "waited": round(now - driven.waiting_since, 1),
         "bytes_in": sum(transport.bytes_in.values()),
         "bytes_out": sum(transport.bytes_out.values()),
-        "planned_bytes": dict(member.sent_bytes),
+        "links": describe_links(transport, waits, member.sent_bytes, ids),
         "refused": dict(member.refused + transport.refused),
         "refused_from": refusals.by_sender(),
         "dropped": transport.dropped,
@@ -102,6 +113,7 @@ def make_outside_report(
     transport: Transport,
     log: EvaluationLog,
     refusals: RefusalLog,
+    waits: Mapping[int, float],
     waited: float,
     all_done: bool,
 ) -> PeerReport:
@@ -118,7 +130,7 @@ def make_outside_report(
         "waited": round(waited, 1),
         "bytes_in": sum(transport.bytes_in.values()),
         "bytes_out": sum(transport.bytes_out.values()),
-        "planned_bytes": {},
+        "links": describe_links(transport, waits),
         "refused": dict(transport.refused),
         "refused_from": refusals.by_sender(),
         "dropped": transport.dropped,
@@ -129,6 +141,27 @@ def make_outside_report(
         "time": round(time.time(), 3),
         "process": os.getpid(),
     }
+
+
+def describe_links(
+    transport: Transport,
+    waits: Mapping[int, float],
+    sent: Mapping[tuple[int, str], int] | None = None,
+    ids: Sequence[int] | None = None,
+) -> dict[str, LinkReport]:
+    """Traffic by neighbour: bytes that were `sent` by number and kind, bytes that were received, and seconds waited."""
+    found: dict[str, LinkReport] = {}
+
+    def link(agent: int) -> LinkReport:
+        return found.setdefault(str(agent), {"sent": {}, "received": 0, "waited": 0.0})
+
+    for (number, kind), size in (sent or {}).items():
+        link(number if ids is None else ids[number])["sent"][kind] = size
+    for agent, size in list(transport.bytes_in.items()):
+        link(agent)["received"] = size
+    for agent, seconds in waits.items():
+        link(agent)["waited"] = round(seconds, 3)
+    return found
 
 
 def write_status(folder: Path, report: PeerReport) -> None:

@@ -22,6 +22,7 @@ from gossamer.peers.protocol.magnitudes import MagnitudeBounds
 from gossamer.peers.protocol.resending import ResendBuffer
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, Buffer, Frame, FrameHeader, Position, RefusedError
 
+TRAFFIC = ("forward", "backward", "consensus", "evaluation", "protocol")
 SUSPICIOUS = 1e6  # a received number that is reported when a run diverges
 
 
@@ -50,6 +51,14 @@ class ExpectedMessages:
 Expectations = Callable[[Position], ExpectedMessages | None]  # None where a run has no such position
 
 
+def name_traffic(plan: str, phase: Phase) -> str:
+    """Kind of the bytes of an exchange, one of TRAFFIC: those of a training step by phase, of evaluations, and of the
+    protocol around them."""
+    if phase in (Phase.PLANNING, Phase.SCORES, Phase.MEASURES):
+        return "protocol"
+    return str(phase) if plan == "train" else "evaluation"
+
+
 class EpochExchanges:
     """State of an agent's program and of its messages in one epoch, once the program has begun."""
 
@@ -60,7 +69,7 @@ class EpochExchanges:
         expectations: Expectations,
         send: Callable[[int, bytes], None],
         on_refused: Callable[[int, RefusedError], None],
-        sent_bytes: Counter[str],
+        sent_bytes: Counter[tuple[int, str]],
     ) -> None:
         self._config, self._epoch, self._expectations, self._send = config, epoch, expectations, send
         self._on_refused, self._sent_bytes = on_refused, sent_bytes
@@ -192,6 +201,7 @@ class EpochExchanges:
             for key, rows in distinct.items()
         }
         frames = [(link.receiver, id(message)) for link, message in exchange.messages.items()]
+        kind = name_traffic(plan, exchange.phase)
         if exchange.phase is not Phase.PLANNING:
             for receiver, key in frames:
                 self._bounds.check_outgoing(exchange, receiver, sizes[key])
@@ -199,7 +209,7 @@ class EpochExchanges:
             frame = encoded[key]
             self.resend_buffer.add(receiver, self.position, frame)
             self._send(receiver, frame)
-            self._sent_bytes[phase] += len(frame) - PAYLOAD_OFFSET
+            self._sent_bytes[receiver, kind] += len(frame) - PAYLOAD_OFFSET
 
     def describe_divergence(self, diverged: DivergedError) -> GossamerError:
         """The error that ends a diverged run. It names the sender of the largest number that arrived, if that is

@@ -59,7 +59,7 @@ class Member:
         self._begin, self._expectations, self._send, self.on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
         self.refused: Counter[str] = Counter()
-        self.sent_bytes: Counter[str] = Counter()  # of payloads, by phase, without retransmissions
+        self.sent_bytes: Counter[tuple[int, str]] = Counter()  # of payloads, by neighbour and kind, each sent once
         self.statements = StatementTable(config)
         if store.is_done():
             self.statements.add_own_done()
