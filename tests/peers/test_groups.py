@@ -1,12 +1,14 @@
 """Memberships that follow each other: schedules of a pretended network, and mutations that they catch."""
 
+import math
 from itertools import combinations
 
 import pytest
 from peers import groups
-from peers.groups import GroupNetwork, Scenario
+from peers.groups import GroupNetwork, Point, Scenario
 from peers.membership_schedules import run_schedule
 
+from gossamer.peers.protocol import notices
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
 from gossamer.peers.protocol.paxos import Decree
 
@@ -116,6 +118,34 @@ def test_an_agent_that_joined_and_lost_its_checkpoints_sends_nobody_back(
     assert base is not None
     assert base[0] == 1
     assert base[1] > 20
+
+
+@pytest.mark.parametrize("reminds", [True, False])
+def test_an_agent_that_was_away_learns_of_a_membership_from_one_that_joined(
+    monkeypatch: pytest.MonkeyPatch, reminds: bool
+) -> None:
+    """Agent 3's links to members of its own membership are lost with them: 5, which has joined, alone can tell it."""
+    if not reminds:
+        monkeypatch.setattr(notices, "REMINDER_INTERVAL", math.inf)
+    scenario = Scenario(
+        5,
+        ((0, 1), (1, 2), (1, 4), (1, 5), (1, 6), (2, 3), (2, 4), (3, 4), (3, 5), (4, 0)),
+        double=0.1,
+        delay=0.001,
+        kills=((Point.DONE, 22), (Point.RECEIVING, 26), (Point.PROMISE, 10)),
+        lost=((2, 1.1428607245423699), (4, 0.44233415263873466)),
+        joining=((5, 0.5625205078737056), (6, 1.0620263126103504)),
+        wiped=((5, 2.0509953004921213), (6, 7.356972132328247)),
+        splits=((frozenset({0, 1, 3, 4}), 4.30298488569724, 21.713516407349957),),
+    )
+    network = GroupNetwork(scenario, 103573)
+    if not reminds:
+        with pytest.raises(AssertionError, match="no end"):
+            network.run(deadline=200.0)
+        return
+    network.run()
+    network.check()
+    assert sorted(network.finished) == [0, 1, 3, 5, 6]
 
 
 def test_a_majority_of_fewer_makes_two_histories(monkeypatch: pytest.MonkeyPatch) -> None:

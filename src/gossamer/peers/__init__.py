@@ -11,6 +11,7 @@ The code is organised as follows:
     joining           exchanges with agents that have joined
     steps             numbers of the protocol's steps across memberships
     term_folders      folders and log of memberships
+    term_numbers      messages by the numbers of a membership
     progress          reports of a peer's progress, and log lines
     agent_folders     an agent's shard, and in it the folder of its run
     histories         history of a run whose agents left and joined, read from their folders

@@ -19,7 +19,7 @@ from gossamer.peers.identity import Identity
 from gossamer.peers.link_cuts import read_cut
 from gossamer.peers.member_work import MemberWork
 from gossamer.peers.network.addresses import Contact
-from gossamer.peers.network.transport import OpenTransport, Transport
+from gossamer.peers.network.transport import OpenTransport
 from gossamer.peers.network.z85 import KEY_LENGTH
 from gossamer.peers.progress import PeerReport, make_outside_report, make_report
 from gossamer.peers.protocol.change_messages import max_change_bytes
@@ -30,7 +30,7 @@ from gossamer.peers.protocol.group_config import GroupConfig
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.signatures import UNSIGNED
 from gossamer.peers.protocol.terms import Entry, Term
-from gossamer.peers.protocol.wire import Buffer, RefusedError
+from gossamer.peers.protocol.wire import RefusedError
 from gossamer.peers.refusals import RefusalLog
 from gossamer.peers.shards.restriction import find_contact
 from gossamer.peers.shards.shard import max_step_gap
@@ -38,6 +38,7 @@ from gossamer.peers.shards.sites import SiteShard
 from gossamer.peers.site_work import bound_message_bytes
 from gossamer.peers.steps import StepCodes
 from gossamer.peers.term_folders import TermStore, term_folder
+from gossamer.peers.term_numbers import LateAgents, TermTransport
 from gossamer.runs.documents import parse_json, to_json
 from gossamer.runs.trained import MEAN_FILE
 
@@ -143,12 +144,12 @@ class ChangingAgent:
                 write_atomically(self._state / name, content, PRIVATE)
 
     @property
-    def term_transport(self) -> "TermTransport":
+    def term_transport(self) -> TermTransport:
         """The transport by the numbers of the last membership."""
         return TermTransport(self._transport, self.group.term)
 
     @property
-    def late_agents(self) -> "LateAgents":
+    def late_agents(self) -> LateAgents:
         """Answers agents that have not heard of the end yet, by numbers."""
         return LateAgents(self.group)
 
@@ -272,30 +273,3 @@ class ChangingAgent:
         if group.change is not None and group.change.split:
             return "split"
         return "leaving" if group.leaving else "member"
-
-
-class TermTransport:
-    """A transport whose neighbours have the numbers of a membership; messages of others are dropped."""
-
-    def __init__(self, transport: Transport, term: Term) -> None:
-        self._transport, self._term = transport, term
-
-    def send(self, neighbour: int, message: bytes) -> None:
-        self._transport.send(self._term.ids[neighbour], message)
-
-    def receive(self, seconds: float) -> list[tuple[int, memoryview]]:
-        found = self._transport.receive(seconds)
-        return [(self._term.ids.index(sender), message) for sender, message in found if sender in self._term.ids]
-
-    def watch(self, descriptor: int) -> None:
-        self._transport.watch(descriptor)
-
-
-class LateAgents:
-    """Answers messages of a finished run, by the numbers of its last membership."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-
-    def receive(self, sender: int, message: Buffer, now: float) -> None:
-        self._group.receive(self._group.term.ids[sender], message, now)

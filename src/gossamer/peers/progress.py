@@ -18,7 +18,7 @@ from gossamer.runs.documents import to_json
 class LinkReport(TypedDict):
     """An agent's traffic with a neighbour since its process, or its membership, began."""
 
-    sent: dict[str, int]  # bytes of payloads by kind (exchanges.TRAFFIC), without retransmissions
+    sent: dict[str, int]  # bytes of payloads by kind (exchanges.TRAFFIC_KINDS), without retransmissions
     received: int  # bytes of all messages
     waited: float  # seconds in which this neighbour's messages were missing and nothing else was to be done
 

@@ -5,6 +5,7 @@ The code is organised as follows:
     group            memberships that follow each other
     history          the memberships of a run and their certificates
     group_config     parameters of an agent in them, and the interface of its persistent state
+    notices          decisions on their way to neighbours that may not know them
     changes          what follows a membership: who is gone, who leaves, who joins
     paxos            one decision of the members, by single-decree Paxos
     terms            memberships and decisions as bytes

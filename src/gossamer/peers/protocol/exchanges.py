@@ -22,7 +22,7 @@ from gossamer.peers.protocol.magnitudes import MagnitudeBounds
 from gossamer.peers.protocol.resending import ResendBuffer
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, Buffer, Frame, FrameHeader, Position, RefusedError
 
-TRAFFIC = ("forward", "backward", "consensus", "evaluation", "protocol")
+TRAFFIC_KINDS = ("forward", "backward", "consensus", "evaluation", "protocol")
 SUSPICIOUS = 1e6  # a received number that is reported when a run diverges
 
 
@@ -52,8 +52,8 @@ Expectations = Callable[[Position], ExpectedMessages | None]  # None where a run
 
 
 def name_traffic(plan: str, phase: Phase) -> str:
-    """Kind of the bytes of an exchange, one of TRAFFIC: those of a training step by phase, of evaluations, and of the
-    protocol around them."""
+    """Kind of the bytes of an exchange, one of TRAFFIC_KINDS: those of a training step by phase, of evaluations, and
+    of the protocol around them."""
     if phase in (Phase.PLANNING, Phase.SCORES, Phase.MEASURES):
         return "protocol"
     return str(phase) if plan == "train" else "evaluation"

@@ -29,13 +29,12 @@ from gossamer.peers.protocol.changes import Change
 from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember
 from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
+from gossamer.peers.protocol.notices import Notices
 from gossamer.peers.protocol.paxos import Decree
-from gossamer.peers.protocol.resending import ReplyLimits
 from gossamer.peers.protocol.terms import Entry, Term
 from gossamer.peers.protocol.wire import Buffer, RefusedError
 
 ANNOUNCE_INTERVAL, JOIN_INTERVAL = 1.0, 2.0  # seconds between two announcements of the end, or requests to join
-MAX_DECISIONS = 16  # that answer one message
 
 
 class Group:
@@ -55,12 +54,11 @@ class Group:
         self.agent = config.agent
         self._on_refused, self.refused = on_refused, Counter[str]()
         self.history = History(config.run, config.founders)
-        self._replies = ReplyLimits()
         self.entry = Entry(config.agent, store.profile())
         self.ended = self.leaving = self.left = False
         self.member: Member | None = None  # None: this agent is no member
         self.change: Change | None = None
-        self._informed: set[int] = set()  # neighbours that know what was decided last
+        self._notices = Notices(self.agent, self.history, config.founder_keys, send)
         self._decided_at = self._outside_since = self._last_received = self._join_at = self._announce_at = now
         for certificate in store.certificates():
             self._pass(certificate, self.history.verify(certificate, config.sign), now)
@@ -125,7 +123,7 @@ class Group:
     def may_leave(self, now: float) -> bool:
         """Return whether the process can end: the neighbours know the decision, or this agent hears nobody any more."""
         if self.all_done:
-            informed, late = self._informed & {*self.term.ids}, now > self._decided_at + DEPARTURE_TIMEOUT
+            informed, late = self._notices.informed & {*self.term.ids}, now > self._decided_at + DEPARTURE_TIMEOUT
             needed = self.left and self.history.has_just_removed(self.agent) and not informed  # they may lack its vote
             alone = now > self._last_received + ISOLATION_TIMEOUT
             return informed >= {*self.neighbours} & {*self.term.ids} or (late and (alone or not needed))
@@ -144,8 +142,8 @@ class Group:
         if self.all_done:
             if now >= self._announce_at and self.history.certificates:
                 self._announce_at = now + ANNOUNCE_INTERVAL
-                for z in set(self.neighbours) - self._informed:
-                    self._send_decisions(z, len(self.history.certificates) - 1)
+                for z in set(self.neighbours) - self._notices.informed:
+                    self._notices.send(z, len(self.history.certificates) - 1)
             return
         if self.member is not None and self.member.lost and not self._asks:
             self._prepare_to_join(anew=True)
@@ -156,27 +154,33 @@ class Group:
         if self.member is not None and self.change is not None:
             self.member.tick(now)
             self.change.tick(now)
+            self._notices.remind(self.neighbours, now)
             self._follow(now)
 
     def _receive(self, sender: int | str, message: Buffer, now: float) -> None:
         if wire.find_kind(message) == wire.JOIN:
             return self._on_join_request(sender, message, now)
-        if isinstance(sender, str):
+        decides = wire.find_kind(message) == wire.DECISION
+        if isinstance(sender, str) and not decides:
             raise RefusedError("sender", "no member, and no request to join")
         digest = wire.find_run_digest(message)
         number = self.history.find_number(digest)
         if number is None:
             raise RefusedError("run" if digest is None else "early", "another membership")
+        if isinstance(sender, str):  # it may have become a member while this agent was away
+            self._notices.limits.take(f"decision {sender}", "decisions", now)
+            return self._on_decision(sender, wire.find_sender(message), number, message, now)
         self._last_received = now
-        if wire.find_kind(message) == wire.DECISION:
-            return self._on_decision(sender, number, message, now)
+        if decides:
+            return self._on_decision(sender, sender, number, message, now)
         term = self.history.terms[number]
         if sender not in term.ids:
             raise RefusedError("sender", f"agent {sender} is no member")
         if number < len(self.history.certificates):
-            return self._answer(sender, number, now)
+            return self._notices.answer(sender, number, now)
         if self.member is None or self.change is None:
             raise RefusedError("early", "this agent is no member yet")
+        self._notices.heard.add(sender)
         self.change.see(term.ids.index(sender), now)
         if wire.find_kind(message) != wire.BALLOTS:
             self.member.receive(term.ids.index(sender), message, now)
@@ -186,21 +190,21 @@ class Group:
             self.change.receive(ballots.votes, now)
         self._follow(now)
 
-    def _on_decision(self, sender: int, number: int, message: Buffer, now: float) -> None:
-        found = decode_change(message, self.history.terms[number].name, sender, self.config.max_message_bytes)
+    def _on_decision(self, sender: int | str, claimed: int, number: int, message: Buffer, now: float) -> None:
+        found = decode_change(message, self.history.terms[number].name, claimed, self.config.max_message_bytes)
         assert isinstance(found, Decision)
-        known = len(self.history.certificates)
+        known, linked = len(self.history.certificates), claimed == sender
         if number < known:
-            self._informed |= {sender} if self.all_done and number == known - 1 else set()
+            self._notices.informed |= {claimed} if self.all_done and linked and number == known - 1 else set()
             return
-        if found.founders and number == 0 and self.agent not in self.config.founders:
+        if found.founders and number == 0 and self.agent not in self.config.founders and linked:
             self.config.learn_founders(found.founders)
         try:
             self._pass_on(found.certificate, now)
         except RefusedError:
             self.config.learn_founders(())  # these keys may be wrong
             raise
-        self._informed |= {sender} if self.all_done else set()
+        self._notices.informed |= {claimed} if self.all_done and linked else set()
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
         claimed = sender if isinstance(sender, int) else wire.find_sender(message)
@@ -209,12 +213,12 @@ class Group:
         entry = Entry(claimed, request.entry)
         if entry.profile is None or claimed == self.agent:  # `profile` refuses what cannot be read
             raise RefusedError("malformed", "a request to join without a profile, or of this agent itself")
-        self._replies.take(f"join {sender}", "requests to join", now)
+        self._notices.limits.take(f"join {sender}", "requests to join", now)
         if isinstance(sender, str) and claimed in self.term.ids and self.change and self.change.hears(claimed, now):
             raise RefusedError("sender", f"agent {claimed} is a member, and there; take another number")
         self.config.admit(sender, entry, request.terms, request.edges)
         if request.known < len(self.history.certificates):
-            self._answer(claimed, request.known, now)
+            self._notices.answer(claimed, request.known, now)
         elif self.change is None or self.all_done:
             raise RefusedError("early", "this agent is no member")
         elif entry not in self.term.entries:
@@ -224,17 +228,6 @@ class Group:
                 raise RefusedError("unplanned", f"agent {claimed} names no link to this agent")
             self.change.sponsor(entry, now)
             self._follow(now)
-
-    def _answer(self, receiver: int, number: int, now: float) -> None:
-        """Send the decisions from a membership on to an agent that may not know them, within a rate limit."""
-        self._replies.take(receiver, "messages of an earlier membership", now)
-        for later in range(number, min(number + MAX_DECISIONS, len(self.history.certificates))):
-            self._send_decisions(receiver, later)
-
-    def _send_decisions(self, receiver: int, number: int) -> None:
-        founders = self.config.founder_keys if number == 0 else ()
-        decision = Decision(self.agent, self.history.certificates[number], founders)
-        self._send(receiver, encode_change(decision, self.history.terms[number].name))
 
     def _follow(self, now: float) -> None:
         """Go on as was decided, if it was; pass on what is new."""
@@ -253,7 +246,7 @@ class Group:
         before, number = self.neighbours, self.term.number
         self._decide(certificate, now)
         for z in before:
-            self._send_decisions(z, number)
+            self._notices.send(z, number)
 
     def _decide(self, certificate: tuple[bytes, ...], now: float) -> None:
         """Take over the decision of the last membership, and go on in the next."""
@@ -287,6 +280,7 @@ class Group:
             self.member = None
             self._join_at = self._outside_since = now
         self.change = None
+        self._notices.begin(now)
         if self.member is not None or entry is None or not self.config.signs_for(entry):
             return
 

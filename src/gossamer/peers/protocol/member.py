@@ -63,7 +63,7 @@ class Member:
         self.statements = StatementTable(config)
         if store.is_done():
             self.statements.add_own_done()
-        self._restore_all_done()
+        self.statements.restore_done(store.all_done())
         capacity = max(REPLY_BURST, 2 * self.membership.num_agents)
         self._replies, self._new_epochs = (
             {z: TokenBucket(now, REPLY_RATE, capacity) for z in self.membership.neighbours} for _ in range(2)
@@ -137,15 +137,6 @@ class Member:
         """Begin the next step of a run on demand."""
         self.exchanges.demand()
         self._advance_if_complete(now)
-
-    def _restore_all_done(self) -> None:
-        try:
-            self.statements.add(self.statements.verify(self.store.all_done(), 0, 0))  # being done has no epoch
-        except RefusedError as refused:
-            raise GossamerError(
-                f"the folder of agent {self.membership.agent} holds statements that the other agents' keys have not "
-                f"signed ({refused}): it is of other keys; move it away"
-            ) from None
 
     def _refuse(self, sender: int, refused: RefusedError) -> None:
         self.refused[refused.reason] += 1

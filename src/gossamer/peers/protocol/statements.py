@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from gossamer.errors import GossamerError
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.signatures import Signatures
 from gossamer.peers.protocol.wire import RefusedError, digest_run, max_status_length
@@ -75,6 +76,16 @@ class StatementTable:
         agent = self._membership.agent
         own = sign_done(self._membership.run, self._config.signatures, agent)
         self.add(VerifiedStatements(done={agent: own}))
+
+    def restore_done(self, contents: Iterable[bytes]) -> None:
+        """Take back the statements of all agents that they are done, as they were stored."""
+        try:
+            self.add(self.verify(contents, 0, 0))  # being done has no epoch
+        except RefusedError as refused:
+            raise GossamerError(
+                f"the folder of agent {self._membership.agent} holds statements that the other agents' keys have not "
+                f"signed ({refused}): it is of other keys; move it away"
+            ) from None
 
     def add(self, received: VerifiedStatements) -> None:
         """Add statements; of two about one agent the first stays."""
