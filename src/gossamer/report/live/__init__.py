@@ -2,4 +2,5 @@
 
 The code is organised as follows:
     view    the view of a run that pages and metrics show
+    feed    the latest view, handed from the run to those who watch it
 """
