@@ -86,6 +86,7 @@ EDGES = {  # third-party libraries, each behind few modules
     },
     "threadpoolctl": {"topology/design.py"},
     "torch.utils.tensorboard": {"observers/tensorboard.py"},
+    "prometheus_client": {"report/live/metrics.py", "report/live/metric_families.py", "report/live/metrics_client.py"},
     "IPython": {"observers/notebook.py"},
     "torch_geometric": {"model/pyg_modules.py"},
     "pymetis": {"assignment/simple.py"},

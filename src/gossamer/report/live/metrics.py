@@ -1,0 +1,147 @@
+"""Prometheus metrics of a run that goes on, over HTTP: `GET /metrics`, read-only."""
+
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gossamer.errors import GossamerError
+from gossamer.report.live.feed import Feed
+
+MAX_REQUESTS = 16  # that are answered at a time; others find their connection closed
+REQUEST_SECONDS = 10.0  # without a byte, after which a connection is closed
+POLL_SECONDS = 0.2  # between two looks at whether to stop
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # what every version of Prometheus reads
+INSTALL_METRICS = "--metrics needs prometheus-client; install it with: pip install 'gossamer[metrics]'"
+
+
+@contextlib.contextmanager
+def serve_metrics(feed: Feed, address: tuple[str, int]) -> Iterator[str]:
+    """Serve the feed's latest view until the context ends; yield the URL. The port 0 is any free one.
+
+    Who can reach the address can read everything that is served: bind it to a network that is trusted.
+    """
+    try:
+        from prometheus_client import CollectorRegistry
+
+        from gossamer.report.live.metric_families import RunCollector
+    except ImportError:
+        raise GossamerError(INSTALL_METRICS) from None
+    registry = CollectorRegistry()
+    registry.register(RunCollector(feed))
+    server = _listen(address, registry)
+    thread = threading.Thread(target=server.serve_forever, args=[POLL_SECONDS], name="metrics", daemon=True)
+    thread.start()
+    try:
+        host, port = server.server_address[:2]
+        yield f"http://{_bracket(str(host))}:{port}/metrics"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _listen(address: tuple[str, int], registry: Any) -> "_Server":
+    host, port = address
+    try:
+        family, *_, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return _Server(family, (str(found[0]), port), registry)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise GossamerError(
+            f"--metrics cannot listen on {_bracket(host)}:{port}: {reason}; give an address of this machine and a port "
+            "that no other process uses, such as 127.0.0.1:9100"
+        ) from None
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each request, of which there are at most MAX_REQUESTS."""
+
+    daemon_threads = True
+
+    def __init__(self, family: int, address: tuple[str, int], registry: Any) -> None:
+        self.address_family = family
+        self.registry = registry
+        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without HTTPServer's reverse DNS lookup, which may take long."""
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing: a client that goes away in the middle is no fault."""
+
+
+class _Selection:
+    """The families of a registry that have some names."""
+
+    def __init__(self, registry: Any, names: Sequence[str]) -> None:
+        self._registry, self._names = registry, frozenset(name.removesuffix("_total") for name in names)
+
+    def collect(self) -> Iterator[Any]:
+        return (family for family in self._registry.collect() if family.name in self._names)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = REQUEST_SECONDS
+    server_version, sys_version = "gossamer", ""
+
+    def do_GET(self) -> None:
+        """Answer /metrics; with `name[]` only these families."""
+        from prometheus_client import generate_latest
+
+        url = urlsplit(self.path)
+        if url.path == "/metrics":
+            names = parse_qs(url.query).get("name[]")
+            registry = _Selection(self.server.registry, names) if names else self.server.registry
+            self._answer(200, generate_latest(registry), CONTENT_TYPE)
+        elif url.path == "/":
+            self._answer(200, b"Metrics of a Gossamer run: /metrics\n")
+        else:
+            self._answer(404, b"There is only /metrics here.\n")
+
+    def do_POST(self) -> None:
+        """Refuse every method but GET."""
+        self._answer(405, b"Only GET is answered.\n", headers={"Allow": "GET"})
+
+    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST  # noqa: N815 - the names that the base class looks for
+
+    def _answer(
+        self,
+        code: int,
+        body: bytes,
+        content_type: str = "text/plain; charset=utf-8",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.send_response(code)
+        about = {"Content-Type": content_type, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
+        for name, value in (about | {"X-Content-Type-Options": "nosniff"} | (headers or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: a scraper asks every few seconds."""

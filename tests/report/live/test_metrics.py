@@ -1,0 +1,272 @@
+"""Prometheus metrics: what a scrape says of a view, read by Prometheus' own parser."""
+
+import http.client
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gossamer.errors import GossamerError
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.metrics import serve_metrics
+from gossamer.report.live.view import AgentView, NeighbourView, RunView
+
+LIMIT = 30.0  # seconds; none of these tests waits so long unless it fails
+LOOPBACK = ("127.0.0.1", 0)
+Labels = frozenset[tuple[str, str]]
+Samples = dict[tuple[str, Labels], float]
+
+
+def make_link(neighbour: int) -> NeighbourView:
+    return {
+        "neighbour": neighbour,
+        "sent": {"forward": 1000 + neighbour, "consensus": 7},
+        "received": 900 + neighbour,
+        "waited": 0.25,
+    }
+
+
+def make_agent(agent: int, state: str = "training") -> AgentView:
+    return {
+        "agent": agent,
+        "state": state,
+        "step": 40 + agent,
+        "epoch": 2,
+        "loss": 0.5 + agent,
+        "vertices": 10,
+        "labels": 3,
+        "waiting_for": [1] if agent == 0 else [],
+        "waited": 1.5,
+        "refused": {"signature": 4} if agent == 0 else {},
+        "checkpoint_age": 12.0,
+        "report_age": None,
+        "neighbours": [make_link(other) for other in range(3) if other != agent],
+    }
+
+
+def make_view(own: int | None = None) -> RunView:
+    return {
+        "title": "digits, 3 agents",
+        "own": own,
+        "state": "training",
+        "step": 41,
+        "steps": 100,
+        "seconds": 9.5,
+        "score": "accuracy",
+        "agents": [make_agent(0), make_agent(1, "missing"), make_agent(2)],
+        "positions": {},
+        "evaluations": [
+            {"step": 30, "loss": 2.0, "train": 0.1, "validation": 0.1, "test": 0.1, "disagreement": 1.0},
+            {"step": 40, "loss": 1.25, "train": 0.75, "validation": 0.5, "test": None, "disagreement": None},
+        ],
+        "references": {},
+        "memberships": [
+            {"number": 0, "members": [0, 1, 2], "from_step": 0, "seconds": 0.0, "stopped": None},
+            {"number": 1, "members": [0, 2], "from_step": 30, "seconds": 5.0, "stopped": 3.0},
+        ],
+        "certificate": None,
+        "log": [],
+    }
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def url(feed: Feed) -> Iterator[str]:
+    with serve_metrics(feed, LOOPBACK) as found:
+        yield found
+
+
+def request(url: str, path: str = "/metrics", method: str = "GET") -> tuple[int, str, str]:
+    """Status, content type and body of an answer."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+def parse(text: str) -> Samples:
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def scrape(url: str) -> Samples:
+    return parse(request(url)[2])
+
+
+def named(**labels: str) -> Labels:
+    return frozenset(labels.items())
+
+
+def test_a_scrape_says_what_the_view_says(feed: Feed, url: str) -> None:
+    feed.publish(make_view())
+    found = scrape(url)
+    alone = named()
+    assert found["gossamer_run_state", named(state="training")] == 1
+    assert found["gossamer_run_info", named(title="digits, 3 agents", score="accuracy")] == 1
+    assert found["gossamer_run_step", alone] == 41
+    assert found["gossamer_run_steps", alone] == 100
+    assert found["gossamer_run_elapsed_seconds", alone] == 9.5
+    assert found["gossamer_run_agents", alone] == 3
+    assert found["gossamer_run_agents_missing", alone] == 1
+    assert found["gossamer_evaluation_step", alone] == 40
+    assert found["gossamer_evaluation_loss", alone] == 1.25
+    assert found["gossamer_evaluation_score", named(mask="validation")] == 0.5
+    assert ("gossamer_evaluation_score", named(mask="test")) not in found
+    assert ("gossamer_evaluation_disagreement", alone) not in found
+    assert found["gossamer_membership_number", alone] == 1
+    assert found["gossamer_membership_agents", alone] == 2
+    assert [found["gossamer_agent_member", named(agent=str(k))] for k in range(3)] == [1, 0, 1]
+    assert [found["gossamer_agent_missing", named(agent=str(k))] for k in range(3)] == [0, 1, 0]
+    assert found["gossamer_agent_state", named(agent="1", state="missing")] == 1
+    assert found["gossamer_agent_step", named(agent="2")] == 42
+    assert found["gossamer_agent_epoch", named(agent="2")] == 2
+    assert found["gossamer_agent_loss", named(agent="2")] == 2.5
+    assert found["gossamer_agent_waiting_seconds", named(agent="0")] == 1.5
+    assert found["gossamer_agent_waiting_for", named(agent="0", neighbour="1")] == 1
+    assert found["gossamer_agent_sent_bytes_total", named(agent="0", neighbour="2", phase="forward")] == 1002
+    assert found["gossamer_agent_sent_bytes_total", named(agent="0", neighbour="2", phase="consensus")] == 7
+    assert found["gossamer_agent_received_bytes_total", named(agent="2", neighbour="1")] == 901
+    assert found["gossamer_agent_waited_seconds_total", named(agent="2", neighbour="1")] == 0.25
+    assert found["gossamer_agent_refused_messages_total", named(agent="0", reason="signature")] == 4
+    assert not [key for key in found if key[0] == "gossamer_agent_report_age_seconds"]
+
+
+def test_ages_grow_while_nothing_is_published(feed: Feed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.publish(make_view())
+    monkeypatch.setattr(feed, "age", lambda: 100.0)
+    found = scrape(url)
+    assert found["gossamer_view_age_seconds", named()] == 100
+    assert found["gossamer_agent_checkpoint_age_seconds", named(agent="2")] == 112
+
+
+def test_an_agent_speaks_for_itself(feed: Feed, url: str) -> None:
+    """Sums over all agents' endpoints count nothing twice; who is missing is said by everyone who knows."""
+    feed.publish(make_view(own=0))
+    agents = {dict(labels)["agent"] for name, labels in scrape(url) if name.startswith("gossamer_agent_sent")}
+    assert agents == {"0"}
+    assert {dict(labels)["agent"] for name, labels in scrape(url) if name == "gossamer_agent_missing"} == set("012")
+
+
+def test_an_empty_feed_is_a_run_that_starts(url: str) -> None:
+    found = scrape(url)
+    assert {name for name, _ in found} == {"gossamer_build_info", "gossamer_run_state"}
+    assert found["gossamer_run_state", named(state="starting")] == 1
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        '"} 1\ngossamer_run_step 666',
+        "back\\slash\\",
+        'quote" # HELP x',
+        "line\nbreak\r",
+        "<script>",
+        "\u2028é",
+        "\ud800",
+    ],
+    ids=["sample", "backslash", "quote", "line", "markup", "unicode", "surrogate"],
+)
+def test_labels_are_text(hostile: str, feed: Feed, url: str) -> None:
+    view = make_view()
+    view["title"] = hostile
+    view["agents"][0]["refused"] = {hostile: 3}
+    feed.publish(view)
+    found = scrape(url)
+    shown = hostile.encode(errors="replace").decode()
+    assert found["gossamer_run_info", named(title=shown, score="accuracy")] == 1
+    assert found["gossamer_agent_refused_messages_total", named(agent="0", reason=shown)] == 3
+    assert found["gossamer_run_step", named()] == 41
+    assert len(found) == len(parse(request(url)[2]))
+
+
+def test_every_family_is_explained_and_named_as_prometheus_asks(feed: Feed, url: str) -> None:
+    feed.publish(make_view())
+    families = list(text_string_to_metric_families(request(url)[2]))
+    assert len({family.name for family in families}) == len(families)
+    for family in families:
+        assert family.documentation.endswith(".")
+        assert family.name.startswith("gossamer_")
+        assert all(sample.name.endswith("_total") == (family.type == "counter") for sample in family.samples)
+
+
+def test_a_client_may_ask_for_some_families(feed: Feed, url: str) -> None:
+    feed.publish(make_view())
+    text = request(url, "/metrics?name[]=gossamer_run_step&name[]=gossamer_agent_sent_bytes_total")[2]
+    assert {name for name, _ in parse(text)} == {"gossamer_run_step", "gossamer_agent_sent_bytes_total"}
+
+
+def test_there_is_nothing_but_metrics_to_get(url: str) -> None:
+    code, kind, _ = request(url)
+    assert code == 200
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    code, kind, text = request(url, "/")
+    assert (code, kind, text.count("\n")) == (200, "text/plain; charset=utf-8", 1)
+    assert "/metrics" in text
+    assert request(url, "/../etc/passwd")[0] == 404
+    assert [request(url, method=method)[0] for method in ("POST", "PUT", "DELETE", "HEAD")] == [405] * 4
+
+
+def test_a_port_in_use_is_named(url: str) -> None:
+    port = urlsplit(url).port
+    assert port is not None
+    with (
+        pytest.raises(GossamerError, match=f"127.0.0.1:{port}: Address already in use"),
+        serve_metrics(Feed(), ("127.0.0.1", port)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("address", [("192.0.2.1", 0), ("127.0.0.1", 70000)], ids=["foreign", "port"])
+def test_an_address_that_is_none_of_this_machine_is_refused(address: tuple[str, int]) -> None:
+    with pytest.raises(GossamerError, match="--metrics cannot listen"), serve_metrics(Feed(), address):
+        pass
+
+
+def test_the_port_is_free_again_and_no_thread_is_left() -> None:
+    before = threading.active_count()
+    with serve_metrics(Feed(), LOOPBACK) as url:
+        assert request(url)[0] == 200
+        port = urlsplit(url).port
+    assert port is not None
+    with serve_metrics(Feed(), ("127.0.0.1", port)):
+        pass
+    assert threading.active_count() == before
+
+
+def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(GossamerError, match=r"pip install 'gossamer\[metrics\]'"), serve_metrics(Feed(), LOOPBACK):
+        pass
+
+
+def test_connections_without_an_end_do_not_pile_up(feed: Feed, url: str) -> None:
+    """Of connections that send no request at most MAX_REQUESTS are held; and their end lets others in again."""
+    from gossamer.report.live.metrics import MAX_REQUESTS
+
+    place = ("127.0.0.1", urlsplit(url).port or 0)
+    idle = [socket.create_connection(place, LIMIT) for _ in range(MAX_REQUESTS)]
+    with socket.create_connection(place, LIMIT) as refused:
+        assert refused.recv(1) == b""
+    for one in idle:
+        one.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        while one.recv(4096):
+            pass
+        one.close()
+    feed.publish(make_view())
+    assert scrape(url)
