@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint format clean
+.PHONY: run test docs lint format clean
 
 run: $(READY)  ## train on the embedded data set and show the result
 	$(BIN)/gossamer train
 
 test: lint  ## lint, types and all tests
 	$(BIN)/python -m pytest -n auto
+
+docs: $(READY)  ## build the documentation site into site/: no warning, no broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,4 +31,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,46 @@
+"""Hook of the site: links that leave docs/, and the changelog, which stands at the root of the repository.
+
+Pages are written to be read in the repository, where ../src/gossamer/api.py is a file beside them. On the site such a
+link leads to the repository.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
+CHANGELOG = "changelog.md"
+
+
+def lead_to(target: str, page: str, repository: str) -> str:
+    """The address of a relative link of a page at `page`, a path in docs/: itself, or, outside of docs/, the
+    repository's."""
+    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
+    if path.startswith("docs/"):
+        return re.sub(r"\.ipynb$", ".md", target)  # notebooks are pages here
+    if not (ROOT / path).exists():
+        raise FileNotFoundError(f"docs/{page} links to {target}, which is not in the repository")
+    kind = "tree" if (ROOT / path).is_dir() else "blob"
+    return f"{repository}/{kind}/main/{path}"
+
+
+def rewrite(markdown: str, page: str, repository: str) -> str:
+    """A page with its links led out of docs/ where they leave it."""
+    return LINK.sub(lambda found: f"]({lead_to(found[1], page, repository)}{found[2] or ''})", markdown)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the changelog, whose links are relative to the root."""
+    text = re.sub(r"\]\(docs/", "](", (ROOT / "CHANGELOG.md").read_text())
+    files.append(File.generated(config, CHANGELOG, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **rest: Any) -> str:
+    return rewrite(markdown, page.file.src_uri, config["extra"]["repository"])
