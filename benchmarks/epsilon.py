@@ -23,6 +23,7 @@ import torch
 
 import gossamer
 from gossamer.data import DataGraph
+from gossamer.report.style import COLOURS, save_figure, tidy
 
 DELTA, AGENTS = 1e-5, 10
 TRAIN, VALIDATION = 0.6, 0.2  # shares of the vertices
@@ -53,27 +54,32 @@ def measure(graph: DataGraph, level: str, epsilon: float, seed: int, **changes: 
 
 
 def draw(path: Path, rows: dict[str, dict[float, dict[str, list[float]]]], level: str) -> None:
-    from matplotlib import pyplot as plt
+    """Draw the mean accuracy over seeds with a band of one standard deviation, and its level without noise."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-    figure, panels = plt.subplots(1, len(rows), figsize=(4 * len(rows), 3.2), squeeze=False, layout="constrained")
-    for panel, (name, by_epsilon) in zip(panels[0], rows.items(), strict=True):
+    looks = {"private": ("with noisy sums over neighbours", "o-", COLOURS["distributed"])}
+    looks["graphless"] = ("without the graph", "s--", COLOURS["graphless"])
+    figure = Figure(figsize=(4.2 * len(rows), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(rows), squeeze=False)[0]
+    for axes, (name, by_epsilon) in zip(panels, rows.items(), strict=True):
         finite = [epsilon for epsilon in by_epsilon if epsilon != float("inf")]
-        for kind, style in (("private", "o-"), ("graphless", "s--")):
-            label = "with noisy sums over neighbours" if kind == "private" else "without the graph"
+        for kind, (label, style, colour) in looks.items():
             means = [statistics.mean(by_epsilon[epsilon][kind]) for epsilon in finite]
             spread = [statistics.pstdev(by_epsilon[epsilon][kind]) for epsilon in finite]
-            (line,) = panel.plot(finite, means, style, label=label)
+            axes.plot(finite, means, style, color=colour, label=label)
             low, high = (np.array(means) + sign * np.array(spread) for sign in (-1, 1))
-            panel.fill_between(finite, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+            axes.fill_between(finite, low, high, color=colour, alpha=0.15, linewidth=0)
             if float("inf") in by_epsilon:
-                panel.axhline(statistics.mean(by_epsilon[float("inf")][kind]), color=line.get_color(), linestyle=":")
-        panel.set(title=name, xscale="log", xlabel=f"epsilon ({level}), delta {DELTA:g}")
-        panel.set_xticks(finite, [f"{epsilon:g}" for epsilon in finite])
-        panel.minorticks_off()
-        panel.grid(alpha=0.3)
-    panels[0][0].set_ylabel("test accuracy in %")
-    panels[0][0].legend(loc="lower right", fontsize="small", title="dotted: without noise", title_fontsize="small")
-    figure.savefig(path, dpi=150)
+                axes.axhline(statistics.mean(by_epsilon[float("inf")][kind]), color=colour, linestyle=":")
+        axes.set(title=name, xscale="log", xlabel=f"epsilon ({level}), delta {DELTA:g}", ylabel="test accuracy [%]")
+        axes.set_xticks(finite, [f"{epsilon:g}" for epsilon in finite])
+        axes.set_xticks([], minor=True)
+    tidy(*panels)
+    handles, _ = panels[0].get_legend_handles_labels()
+    handles.append(Line2D([], [], color="black", linestyle=":", label="without noise"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from gossamer.errors import GossamerError
 PARTS = ("growth", "partitioners", "planning", "pyg", "ranks")
 
 
-def run_growth(quick: bool, out: str | None) -> dict[str, Any]:
+def run_growth(quick: bool, out: Path | None) -> dict[str, Any]:
     torch.set_num_threads(1)  # exponents of one thread do not depend on who else is on the machine
     rounds = 3 if quick else 5
     middle = 10_000 if quick else 100_000
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small run, in about two minutes")
     parser.add_argument("--agents", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=1, help="turns of each process in the comparison with PyG")
-    parser.add_argument("--out", help="a PNG of the growth curves")
+    parser.add_argument("--out", type=Path, help="a PNG of the growth curves")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -20,6 +20,7 @@ import numpy as np
 
 from gossamer import topology
 from gossamer.errors import GossamerWarning
+from gossamer.report.style import COLOURS, save_figure, tidy
 from gossamer.topology.admm import AdmmState, initial_state, iterate, iterate_literally, lower_bound, problem_29
 
 
@@ -130,22 +131,25 @@ def to_proof(m: int, tolerance: float, penalty: float | None, most: int = 20000)
 
 
 def draw(path: Path, growth: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    """Draw the seconds of a design against the number of agents, log-log."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.subplots()
     sizes = np.array([r["agents"] for r in growth])
     seconds = np.array([r["seconds"] for r in growth])
-    axes.loglog(sizes, seconds, "o-", color="#0072B2", label="design and certificate, proved to 1e-2")
-    for lean, colour, label in ((False, "#D55E00", "spectral norm"), (True, "#E69F00", "two matrix inequalities")):
+    axes.loglog(sizes, seconds, "o-", color=COLOURS["distributed"], label="design and certificate, proved to 1e-2")
+    for lean, colour, label in (
+        (False, COLOURS["centralised"], "spectral norm"),
+        (True, "#E69F00", "two matrix inequalities"),
+    ):
         times = [(r["agents"], r["scs_seconds"]) for r in rivals if r["lean"] == lean]
         axes.loglog(*zip(*times, strict=True), "s-", color=colour, label=f"cvxpy with SCS, {label}")
-    axes.loglog(sizes, seconds[-1] * (sizes / sizes[-1]) ** 3, ":", color="#7F7F7F", label="$m^3$")
+    axes.loglog(sizes, seconds[-1] * (sizes / sizes[-1]) ** 3, ":", color=COLOURS["graphless"], label="$m^3$")
     axes.set(xlabel="agents m", ylabel="seconds", title="Designing a topology, gap 0.5")
-    axes.grid(alpha=0.25, which="both")
+    tidy(axes)
     axes.legend(frameon=False)
-    FigureCanvasAgg(figure).print_png(str(path))
+    save_figure(figure, path)
 
 
 def main() -> None:

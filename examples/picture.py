@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from scipy.spatial import ConvexHull
@@ -14,7 +15,7 @@ from gossamer import topology
 from gossamer.agents.links import factor
 from gossamer.assignment import assign_to_nearest, shared_edges
 from gossamer.data import make_graph
-from gossamer.report.style import save_figure
+from gossamer.report.style import agent_colour, save_figure
 
 target = Path(sys.argv[1] if len(sys.argv) > 1 else "overview.png")
 
@@ -38,8 +39,8 @@ to, at = i[~inside], j[~inside]
 rows = sum(count for _, count in factor(to, at, np.ones(len(to)), owner[to], owner[at]).counts)
 active = max(range(n), key=lambda v: (len(set(owner[j[i == v]])), inside[i == v].sum()))  # has the most agents around
 
-EDGE = np.array(["#0072B2", "#009E73", "#E69F00", "#CC79A7"])  # Okabe and Ito's colours, safe for the colour-blind
-FILL = np.array(["#D3E6F2", "#CDEBE1", "#FBECCB", "#F6E3EC"])
+EDGE = np.array([agent_colour(k) for k in range(m)])
+FILL = np.array([tuple(0.2 * part + 0.8 for part in to_rgb(colour)) for colour in EDGE])  # the same, on white
 ACTIVE, DARK, FAINT = "#D55E00", "#333333", "#B5B5B5"
 place = sensors + 0.3 * stations[owner]  # the agents a little apart
 outermost = [max(np.flatnonzero(owner == k), key=lambda v: place[v] @ stations[k]) for k in range(m)]
@@ -48,7 +49,7 @@ outermost = [max(np.flatnonzero(owner == k), key=lambda v: place[v] @ stations[k
 def draw_agents(axes: Any, places: np.ndarray, size: float, fontsize: float) -> None:
     axes.scatter(*places.T, s=size, c=FILL, edgecolors=EDGE, linewidths=fontsize / 6, zorder=7)
     for k in range(m):
-        axes.text(*places[k], k + 1, fontsize=fontsize, weight="bold", ha="center", va="center_baseline", zorder=8)
+        axes.text(*places[k], k, fontsize=fontsize, weight="bold", ha="center", va="center_baseline", zorder=8)
 
 
 def draw_graph(axes: Any, across: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ def draw_consensus(axes: Any) -> None:
         middle, (x, y) = (seat[k] + seat[z]) / 2, seat[z] - seat[k]
         beside = 0.41 * np.array([-y, x]) / np.hypot(x, y)
         spot = max(middle + beside, middle - beside, key=lambda p: (round(np.hypot(*p), 3), p[1]))
-        label = f"$C_{{{k + 1}{z + 1}}}$\n{made.combination[k, z]:.2f}"
+        label = f"$C_{{{k}{z}}}$\n{made.combination[k, z]:.2f}"
         axes.text(*spot, label, fontsize=17, ha="center", va="center")
     draw_agents(axes, seat, 2300, 20)
 
@@ -98,7 +99,7 @@ draw_graph(panels[0], {"colors": DARK, "linewidths": 2.2})
 draw_messages(panels[1], back=False)
 draw_messages(panels[2], back=True)
 draw_consensus(panels[3])
-k, z = np.argwhere(np.triu(~made.links, 1))[0] + 1
+k, z = np.argwhere(np.triu(~made.links, 1))[0]
 words = (
     ("the data graph", "on its agents", f"{n} vertices, {len(edges)} edges,\n{B.sum() // 2} between agents"),
     ("1  inference", "boundary rows forward", f"{rows} rows over {made.links.sum() // 2} links,\nonce per propagation"),

@@ -1,10 +1,12 @@
 """Time of a step against vertices, edges and agents, beside a plain sparse product."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import gossamer
+from gossamer.report.style import COLOURS, save_figure, tidy
 from gossamer.runs.message_counts import between_hosts
 from gossamer.runs.settings import make_settings
 from scaling.measure import deployed, distributed, exponent, median_step, plain_product
@@ -103,26 +105,31 @@ def show(title: str, found: dict[str, Any]) -> None:
     print()
 
 
-def plot(found: dict[str, dict[str, Any]], path: str) -> None:
-    """Log-log, one panel for each."""
-    import matplotlib
+def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """Draw seconds against each of the sizes, log-log, a panel for each."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    import matplotlib.ticker
-
-    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3.4), layout="constrained")
-    for axis, (title, one) in zip(axes, found.items(), strict=True):
-        axis.loglog(one["sizes"], one["step"], "o-", label=f"step, exponent {one['step_exponent']:.2f}")
+    figure = Figure(figsize=(4.2 * len(found), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
+    for axes, (title, one) in zip(panels, found.items(), strict=True):
+        label = f"step, exponent {one['step_exponent']:.2f}"
+        axes.loglog(one["sizes"], one["step"], "o-", color=COLOURS["distributed"], label=label)
         if "product" in one:
-            label = f"plain sparse product, {one['product_exponent']:.2f}"
-            axis.loglog(one["sizes"], one["product"], "s--", color="grey", label=label)
-        axis.set_xticks(one["sizes"], [f"{size:,}" for size in one["sizes"]], fontsize=8)
-        axis.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-        low, high = axis.get_ylim()
-        axis.set_ylim(min(low, high / 30), high * 1.5)  # at least a decade and a half, so that a flat curve looks flat
-        axis.set_xlabel(title)
-        axis.set_ylabel("seconds")
-        axis.grid(True, which="both", alpha=0.3)
-        axis.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
+            label = f"plain sparse product, exponent {one['product_exponent']:.2f}"
+            axes.loglog(one["sizes"], one["product"], "s--", color=COLOURS["graphless"], label=label)
+        axes.set_xticks(one["sizes"], [_shorten(size) for size in one["sizes"]])
+        axes.set_xticks([], minor=True)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, high / 30), high * 3)  # at least a decade and a half, so that a flat curve looks flat
+        axes.set(title=f"{title} grow", xlabel=title, ylabel="processor seconds")
+        axes.legend(frameon=False, loc="upper left", fontsize=9)
+    tidy(*panels)
+    save_figure(figure, path)
+
+
+def _shorten(size: int) -> str:
+    """Write a number as 4, 500k or 2M."""
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if size >= unit:
+            return f"{size / unit:g}{letter}"
+    return str(size)

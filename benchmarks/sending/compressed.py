@@ -33,7 +33,18 @@ COMPRESSED = (
 RARE = "plain, now and then"
 GOALS = {"cora": 59.0, "citeseer": 59.0, "pubmed": 45.0, "digits": 17.0}  # times fewer bytes with power:1
 BITS_GOAL = 3.8  # times fewer again with 8 bits
-COLOURS = ("#000000", "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#F0A3C8", "#9467BD", "#7F7F7F")
+LOOKS: dict[str, tuple[str, str]] = {  # colour and marker: a colour for each way to compress, darker for fewer bytes
+    "plain": ("#000000", "o"),
+    RARE: ("#7F7F7F", "x"),
+    "power:1": ("#0072B2", "o"),
+    "power:2": ("#56B4E9", "s"),
+    "power:1,bits=8": ("#332288", "^"),
+    "choco:bits=8": ("#44AA99", "s"),
+    "choco:bits=4": ("#117733", "D"),
+    "choco:topk=0.1": ("#E69F00", "v"),
+    "choco:topk=0.01": ("#D55E00", "P"),
+    "choco:randk=0.1": ("#AA4499", "*"),
+}
 
 
 def make_plan(datasets: Sequence[str], seeds: int) -> TrialPlan:
@@ -98,19 +109,31 @@ def judge(dataset: str, rows: dict[str, Any]) -> None:
 
 
 def draw(path: Path, found: FigureCurves) -> None:
-    """Test accuracy, the mean over seeds, against all bytes sent until then: a panel for each data set."""
+    """Draw test accuracy, the mean over seeds, against all bytes sent until then: a panel for each data set."""
     from matplotlib.figure import Figure
 
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
-    figure = Figure(figsize=(5.2 * columns, 3.5 * rows + 0.9), layout="constrained")
+    figure = Figure(figsize=(6 * columns, 3.9 * rows + 0.9), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, (dataset, methods) in zip(grid, found.items(), strict=False):
-        for colour, (name, curves) in zip(COLOURS, methods.items(), strict=True):
+        for name, curves in methods.items():
             sent = np.mean([curve["sent"] for curve in curves if not curve["diverged"]], axis=0)
-            style = "--" if name == RARE else "-"
             accuracy = 100 * stack(curves, "test").mean(0)
-            axes.plot(sent[1:], accuracy[1 : len(steps_of(curves))], style, color=colour, label=name, linewidth=1.6)
+            colour, marker = LOOKS[name]
+            axes.plot(
+                sent[1:],
+                accuracy[1 : len(steps_of(curves))],
+                "--" if name == RARE else "-",
+                color=colour,
+                label=name,
+                linewidth=1.4,
+                marker=marker,
+                markersize=5,
+                markeredgecolor=colour if marker == "x" else "white",
+                markeredgewidth=1.2 if marker == "x" else 0.5,
+                markevery=2,
+            )
         axes.set(title=dataset.upper(), xlabel="bytes sent by all agents", ylabel="test accuracy [%]", xscale="log")
         tidy(axes)
     for axes in grid[len(found) :]:

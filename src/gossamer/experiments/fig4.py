@@ -45,14 +45,16 @@ def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) 
         for name in kept
     }
     found = run_plan(out, "fig4", plan, progress)
-    files = ["fig4.csv", *_draw(out / "fig4", {"cora": found["cora"]})]
+    files = ["fig4.csv", *_draw(out / "fig4", {"cora": found["cora"]}, "abc")]
     if len(found) > 1:
-        files += _draw(out / "fig4_others", {name: curves for name, curves in found.items() if name != "cora"})
+        others = {name: curves for name, curves in found.items() if name != "cora"}
+        files += _draw(out / "fig4_others", others, "defghi")
     return Outcome("fig4", fail_diverged([_edges(found), _accuracy(found)], found), files)
 
 
-def _draw(target: Path, found: FigureCurves) -> list[str]:
-    rows = []
+def _draw(target: Path, found: FigureCurves, letters: str) -> list[str]:
+    """Draw a row of three panels for each data set, each with the next letter."""
+    letter, rows = iter(letters), []
     for dataset, curves in found.items():
         paint = dict(zip(curves, [COLOURS["distributed"], *shades(len(curves) - 1)], strict=True))
         bars = [Bar(name, paint[name], [100 * run["edges_kept"] for run in runs]) for name, runs in curves.items()]
@@ -60,12 +62,12 @@ def _draw(target: Path, found: FigureCurves) -> list[str]:
             [Line(name, paint[name], steps_of(runs), stack(runs, what)) for name, runs in curves.items()]
             for what in ("loss", "test")
         )
-        letters = [f"({letter}) {dataset.upper()}" for letter in "abc"]
+        titles = [f"({next(letter)}) {dataset.upper()}" for _ in range(3)]
         rows.append(
             [
-                Panel(letters[0], bars, "data edges kept (%)"),
-                Panel(letters[1], loss, "training loss", logarithmic=True),
-                Panel(letters[2], accuracy, "test accuracy", low=0.3),
+                Panel(titles[0], bars, "data edges kept (%)"),
+                Panel(titles[1], loss, "training loss", logarithmic=True),
+                Panel(titles[2], accuracy, "test accuracy", low=0.3),
             ]
         )
     return draw_panels(target, rows)

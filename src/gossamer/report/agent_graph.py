@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.report.style import COLOURS, save_figure, tidy
+from gossamer.report.style import COLOURS, agent_colour, save_figure, text_colour, tidy
 from gossamer.topology import Certificate, Sweep
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def draw_topology(path: Path, certificate: Certificate, shared_edges: NDArray[np
             line = spectrum.axhline(value, color=ADDED, linestyle="--", linewidth=1.2)
         line.set_label(rf"$\pm(1 - \gamma)$, $\gamma$ = {gap:g}")
     spectrum.set(
-        title="Spectrum of C", xlabel="eigenvalue, ascending", ylim=(min(-1.05, certificate.spectrum[0] - 0.05), 1.1)
+        title="Spectrum of C",
+        xlabel="eigenvalues in ascending order",
+        ylabel="eigenvalue",
+        ylim=(min(-1.05, certificate.spectrum[0] - 0.05), 1.1),
     )
     spectrum.xaxis.get_major_locator().set_params(integer=True)
     spectrum.legend(frameon=False, loc="lower right")
@@ -76,10 +79,12 @@ def _draw_links(axes: "Axes", certificate: Certificate, shared_edges: NDArray[np
                 alpha=0.35 + 0.4 * crowd,
             )
         )
-    axes.scatter(places[:, 0], places[:, 1], s=max(12, 420 - 9 * m), color="white", edgecolors="black", zorder=3)
+    paint = [agent_colour(agent) for agent in range(m)]
+    axes.scatter(places[:, 0], places[:, 1], s=max(12, 420 - 9 * m), color=paint, edgecolors="white", zorder=3)
     if m <= 40:
-        for number, (x, y) in enumerate(places):
-            axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=9 if m <= 25 else 6, zorder=4)
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9 if m <= 25 else 6, "zorder": 4}
+        for agent, (x, y) in enumerate(places):
+            axes.annotate(str(agent), (x, y), color=text_colour(paint[agent]), **look)
     handles = [
         Line2D([], [], color=colour, linestyle=style, linewidth=2, label=f"{label} ({int(chosen.sum()) // 2})")
         for chosen, colour, style, _, label in reversed(kinds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gossamer.array_types import Floats
-from gossamer.report.style import save_figure
+from gossamer.report.style import COLOURS, agent_colour, save_figure, text_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,9 @@ def draw_reconstructions(path: Path, attack: "FeatureAttack", name: str, transfo
                     axes.text(0.5, 0.5, "none", ha="center", va="center", transform=axes.transAxes, fontsize=8)
                 else:
                     _draw(axes, features, rows[0])
-            grid[0][column].set_title(f"agent {one.sender}\nvertex {one.vertex}", fontsize=7)
+            box = {"facecolor": agent_colour(one.sender), "edgecolor": "none", "pad": 2.0}
+            name = f"agent {one.sender}\nvertex {one.vertex}"
+            grid[0][column].set_title(name, fontsize=7, color=text_colour(agent_colour(one.sender)), bbox=box)
     save_figure(figure, path)
 
 
@@ -63,6 +65,6 @@ def _draw(axes: "Axes", features: Floats, original: Floats | None) -> None:
         axes.imshow(features.reshape(side, side), cmap="gray_r", vmin=low, vmax=high)
         return
     shown = np.sort(np.argsort(-np.abs(original), kind="stable")[:MOST_BARS])
-    axes.bar(np.arange(len(shown)), features[shown], color="#0072B2")
+    axes.bar(np.arange(len(shown)), features[shown], color=COLOURS["distributed"])
     margin = 0.1 * (high - low) or 1.0
     axes.set_ylim(min(low, 0.0) - margin, high + margin)

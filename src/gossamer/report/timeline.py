@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.report.score_text import label_score
-from gossamer.report.style import COLOURS, save_figure, tidy
+from gossamer.report.style import COLOURS, agent_colour, save_figure, text_colour, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,6 +86,9 @@ def _draw_rows(axes: "Axes", timeline: "Timeline") -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
         )
     axes.set(xlabel="seconds", ylabel="agent", yticks=range(timeline.agents), ylim=(timeline.agents - 0.6, -0.7))
+    for agent, label in enumerate(axes.get_yticklabels()):
+        colour = agent_colour(agent)
+        label.set(color=text_colour(colour), bbox={"facecolor": colour, "edgecolor": "none", "pad": 2.5})
 
 
 def _list_stretches(timeline: "Timeline", agent: int) -> list[tuple[str, float, float]]:
