@@ -17,7 +17,7 @@ OPTIONS: dict[str, Any] = {
     "dtype": "float64", "initial_deviation": 0.3, "dropout": 0.0,
 }  # fmt: skip
 EVENTS: list[Event] = [
-    ("record", 0), ("step", 1), ("step", 2), ("checkpoint", 2), ("step", 3), ("record", 3), ("step", 4),
+    ("start", 0), ("record", 0), ("step", 1), ("step", 2), ("checkpoint", 2), ("step", 3), ("record", 3), ("step", 4),
     ("checkpoint", 4), ("step", 5), ("step", 6), ("record", 6), ("checkpoint", 6), ("step", 7), ("record", 7),
     ("end", 7),
 ]  # fmt: skip
@@ -36,6 +36,7 @@ class Log:
 
     def observer(self) -> Observer:
         return Observer(
+            on_start=lambda run: self.events.append(("start", run.host.step)),
             on_step=self.note_step,
             on_record=lambda record: self.events.append(("record", record["step"])),
             on_checkpoint=lambda run: self.events.append(("checkpoint", run.host.step)),
@@ -79,10 +80,10 @@ def test_a_stop_is_an_end_and_a_resumption_sees_the_rest(tmp_path: Path) -> None
     stop = iter([False, False, False, True]).__next__
     stopped = gossamer.train(graph, out=tmp_path / "run", observers=[log.observer()], should_stop=stop, **OPTIONS)
     assert not stopped.complete
-    assert log.events == [*EVENTS[:6], ("end", 3)]
+    assert log.events == [*EVENTS[:7], ("end", 3)]
     rest = Log()
     assert gossamer.resume(tmp_path / "run", graph=graph, observers=[rest.observer()]).complete
-    assert rest.events == EVENTS[6:]
+    assert rest.events == [("start", 3), *EVENTS[7:]]
 
 
 @pytest.mark.parametrize("event", ["on_step", "on_record", "on_checkpoint", "on_end"])

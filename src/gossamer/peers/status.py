@@ -48,17 +48,17 @@ def read_status(folder: Path, now: float) -> AgentStatus:
     inside = find_agent_folder(folder)
     shard = read_site_shard(inside) if is_site(inside) else read_shard(inside)
     state = run_folder(inside, shard.membership)
-    report, done = _read_report(state), (find_last_membership(state) / "done").is_file()
+    report, done = read_report(state), (find_last_membership(state) / "done").is_file()
     age = None if report is None else max(0.0, now - float(report["time"]))
     running = is_in_use(state)
-    times = _list_checkpoint_times(state)
+    times = list_checkpoint_times(state)
     refused: Mapping[str, int] = (report or {}).get("refused", {})
     metrics = (report or {}).get("metrics") or {}
     loss, weight, *_ = metrics.get("train") or (0.0, 0.0)
     return {
         "folder": str(folder),
         "agent": shard.membership.agent,
-        "state": _name_state(report, running, done, age),
+        "state": name_state(report, running, done, age),
         "step": None if report is None else int(metrics["step"] if done and "step" in metrics else report["step"]),
         "steps": shard.settings.steps if report is None else int(report["steps"]),
         "loss": loss / weight if weight else None,
@@ -75,7 +75,8 @@ def read_status(folder: Path, now: float) -> AgentStatus:
     }
 
 
-def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool, age: float | None) -> str:
+def name_state(report: Mapping[str, Any] | None, running: bool, done: bool, age: float | None) -> str:
+    """The state of an agent, one of those of AgentStatus, by its last report and that report's age."""
     if report is None or age is None:
         return "starting" if running else "not started"
     standing = report.get("standing", "member")
@@ -92,7 +93,8 @@ def _name_state(report: Mapping[str, Any] | None, running: bool, done: bool, age
     return "planning" if report["planning"] else "finished" if done else "training"
 
 
-def _read_report(state: Path) -> dict[str, Any] | None:
+def read_report(state: Path) -> dict[str, Any] | None:
+    """The last report in the folder of an agent's run."""
     try:
         content = read_json(state / STATUS_FILE)
     except FileNotFoundError:
@@ -103,7 +105,7 @@ def _read_report(state: Path) -> dict[str, Any] | None:
     return content
 
 
-def _list_checkpoint_times(state: Path) -> list[float]:
+def list_checkpoint_times(state: Path) -> list[float]:
     """Times at which checkpoints were written; one may be removed while they are listed."""
     times = []
     for path in state.rglob("checkpoint-*"):

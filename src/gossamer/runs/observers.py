@@ -5,7 +5,7 @@ its bound methods, as in `Observer(on_record=table.add, on_end=table.close)`, an
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gossamer.runs.records import Record
 from gossamer.runs.run import Run
@@ -19,6 +19,8 @@ class Observer:
     the one that reports, and what needs all ranks, such as `run.scores`, must be called on all.
     """
 
+    on_start: Callable[[Run], object] = lambda run: None
+    """Once, with the run at the step from which it trains, before its first evaluation and step."""
     on_step: Callable[[int, float], object] = lambda step, loss: None
     """After each step, with its number (from 1) and the training loss before it."""
     on_record: Callable[[Record], object] = lambda record: None
@@ -27,3 +29,18 @@ class Observer:
     """Every `checkpoint_every` steps, with the run as it stands between two steps."""
     on_end: Callable[[Run], object] = lambda run: None
     """Once, when all steps are done or the run was stopped; not after an error."""
+
+
+def join_observers(first: Observer, second: Observer) -> Observer:
+    """An observer that passes every event on to two others."""
+
+    def join(event: str) -> Callable[..., None]:
+        call, then = getattr(first, event), getattr(second, event)
+
+        def both(*args: object) -> None:
+            call(*args)
+            then(*args)
+
+        return both
+
+    return Observer(**{field.name: join(field.name) for field in fields(Observer)})

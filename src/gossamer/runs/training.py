@@ -56,6 +56,8 @@ def run_training(
 
     `measure` makes the record of an evaluation; without it, everything is measured. Returns the same `run`.
     """
+    for observer in observers:
+        observer.on_start(run)
     with use_threads(run):
         _run_steps(run, observers, should_stop, measure or measure_all)
     for observer in observers:

@@ -1,8 +1,15 @@
 """Runs that go on, shown live: in a browser, and as Prometheus metrics.
 
 The code is organised as follows:
-    view    the view of a run that pages and metrics show
-    feed    the latest view, handed from the run to those who watch it
+    view             the view of a run that pages and metrics show
+    feed             the latest view, handed from the run to those who watch it
+    publisher        the thread that asks a source for views
+    simulation       source: a run in this process
+    evaluations      evaluations as a view has them
+    certificates     the topology's certificate as a view has it
+    traffic          bytes on the links of a simulated run
+    layout           places of agents on the map
+    log_lines        the last lines of the log
     metrics          Prometheus metrics over HTTP
     metric_families  what they are named, and how they follow from a view
 """

@@ -84,3 +84,23 @@ class RunView(TypedDict):
     memberships: list[MembershipRecord]
     certificate: CertificateView | None
     log: list[LogLine]  # the last ones
+
+
+def starting_view(title: str) -> RunView:
+    """The view of a run of which nothing is known yet."""
+    return {
+        "title": title,
+        "own": None,
+        "state": "starting",
+        "step": 0,
+        "steps": 0,
+        "seconds": 0.0,
+        "score": "",
+        "agents": [],
+        "positions": {},
+        "evaluations": [],
+        "references": {},
+        "memberships": [],
+        "certificate": None,
+        "log": [],
+    }

@@ -1,0 +1,58 @@
+"""The publisher of a run's view: a thread that asks the run's source for a view when something has changed.
+
+Whoever trains notes that something has changed, which costs an assignment. Views follow each other after EVERY seconds,
+those that are urgent after PROMPT; a source whose views take long to make is asked less often, so that they never take
+more than MOST_LOAD of a processor.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.view import RunView
+
+EVERY = 1.0  # seconds between two views
+PROMPT = 0.1  # seconds between two of which the later one is urgent: an evaluation, a line of the log
+MOST_LOAD = 0.01  # of a processor that making views may take
+
+
+class Publisher:
+    """Publishes the views that `build` makes; a context that ends with a last one."""
+
+    def __init__(self, feed: Feed, build: Callable[[], RunView], always: bool = False) -> None:
+        """`always`: something may have changed that nobody notes, such as a file."""
+        self._feed, self._build, self._always = feed, build, always
+        self._changed = True
+        self._hurry, self._ends = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+
+    def note(self) -> None:
+        """Note a change that can wait."""
+        self._changed = True
+
+    def hurry(self) -> None:
+        """Note a change to be seen at once."""
+        self._changed = True
+        self._hurry.set()
+
+    def __enter__(self) -> "Publisher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._ends.set()
+        self._hurry.set()
+        self._thread.join()
+        self._feed.publish(self._build())
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            self._hurry.clear()
+            began = time.thread_time()
+            if self._changed or self._always:
+                self._changed = False
+                self._feed.publish(self._build())
+            rest = max(PROMPT, (time.thread_time() - began) / MOST_LOAD)
+            if not self._ends.wait(rest):
+                self._hurry.wait(EVERY - min(rest, EVERY))

@@ -1,0 +1,154 @@
+"""The source of a run in this process: `gossamer train`, and the rank that leads a `gossamer cluster`.
+
+A step costs the storage of its number. All else is made when a view is published, or once.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from gossamer.report.live.certificates import view_certificate
+from gossamer.report.live.evaluations import view_evaluation
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.layout import Positions, place_agents
+from gossamer.report.live.log_lines import LogLines
+from gossamer.report.live.publisher import Publisher
+from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links
+from gossamer.report.live.view import AgentView, CertificateView, EvaluationView, RunView, starting_view
+from gossamer.runs.observers import Observer
+from gossamer.runs.records import Record, Reference
+from gossamer.runs.run import Run
+
+REFERENCES: tuple[Reference, ...] = ("centralised", "graphless")
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """A model that is trained, with what is known of it from the start."""
+
+    run: Run
+    title: str
+    evaluations: list[EvaluationView]
+    before: float  # seconds of its training until it was resumed
+
+    @cached_property
+    def traffic(self) -> LinkTraffic:
+        """Bytes of a step by link."""
+        return LinkTraffic(self.run.messages)
+
+    @cached_property
+    def certificate(self) -> CertificateView:
+        return view_certificate(self.run)
+
+    @cached_property
+    def positions(self) -> Positions:
+        return place_agents(range(self.run.host.num_agents), self.traffic.links)
+
+    @cached_property
+    def sizes(self) -> list[tuple[int | None, int | None]]:
+        """Vertices and training vertices of each agent."""
+        m, deployment = self.run.host.num_agents, self.run.full_deployment
+        if deployment is None:
+            return [(None, None)] * m
+        train = deployment.graph.train.reshape(len(deployment.assignment), -1).any(axis=1)  # at any time step
+        vertices = np.bincount(deployment.assignment, minlength=m)
+        labels = np.bincount(deployment.assignment[train], minlength=m)
+        return list(zip(vertices.tolist(), labels.tolist(), strict=True))
+
+
+class SimulationSource:
+    """Follows the models that are trained in this process, as a display of `gossamer.train` (`follow`)."""
+
+    def __init__(
+        self, feed: Feed, log: LogLines, title: str, references: Mapping[str, list[Record]] | None = None
+    ) -> None:
+        """`references` are evaluations of those that have been trained before."""
+        self._log, self._title, self._began, self._state = log, title, time.monotonic(), "starting"
+        self._followed: _Followed | None = None
+        self._step = 0
+        self._checkpoint_at: float | None = None
+        self._references = {name: list(map(view_evaluation, found)) for name, found in (references or {}).items()}
+        self.publisher = Publisher(feed, self._build)
+        log.on_line = self.publisher.hurry
+
+    def follow(self, name: str, first: int, last: int) -> Observer:
+        """The observer of a model: the distributed one, a stage before it, or a reference."""
+        found: list[EvaluationView] = []
+        if name in REFERENCES:
+            self._references = {**self._references, name: found}
+            return Observer(on_record=partial(self._add, found))
+        return Observer(
+            on_start=partial(self._start, name, found),
+            on_step=self._note_step,
+            on_record=partial(self._add, found),
+            on_checkpoint=self._note_checkpoint,
+        )
+
+    def end(self, complete: bool) -> None:
+        """Note how the run has ended."""
+        self._state = "finished" if complete else "stopped"
+
+    def _start(self, name: str, found: list[EvaluationView], run: Run) -> None:
+        title = f"{run.description['name']}, {run.host.num_agents} agents"
+        found += map(view_evaluation, run.history)
+        self._step, self._state = run.host.step, "training"
+        self._followed = _Followed(run, title if name == "distributed" else f"{title}: {name}", found, run.seconds)
+        self._began = time.monotonic()
+        self.publisher.hurry()
+
+    def _note_step(self, step: int, loss: float) -> None:
+        self._step = step
+        self.publisher.note()
+
+    def _note_checkpoint(self, run: Run) -> None:
+        self._checkpoint_at = time.monotonic()
+
+    def _add(self, found: list[EvaluationView], record: Record) -> None:
+        found.append(view_evaluation(record))
+        self.publisher.hurry()
+
+    def _build(self) -> RunView:
+        followed, step, now = self._followed, self._step, time.monotonic()
+        if followed is None:
+            return {**starting_view(self._title), "state": self._state, "log": self._log.last()}
+        run = followed.run
+        state = "training" if self._state == "training" and not run.complete else "finished"
+        age = None if self._checkpoint_at is None else now - self._checkpoint_at
+        links = view_links(followed.traffic, step, count_mixed(run.settings, step))
+
+        def view(agent: int, vertices: int | None, labels: int | None) -> AgentView:
+            return {
+                "agent": agent,
+                "state": "stopped" if self._state == "stopped" else state,
+                "step": step,
+                "epoch": None,
+                "loss": None,
+                "vertices": vertices,
+                "labels": labels,
+                "waiting_for": [],
+                "waited": 0.0,
+                "refused": {},
+                "checkpoint_age": age,
+                "report_age": None,
+                "neighbours": links.get(agent, []),
+            }
+
+        return {
+            "title": followed.title,
+            "own": None,
+            "state": self._state,
+            "step": step,
+            "steps": run.settings.steps,
+            "seconds": followed.before + now - self._began,
+            "score": run.score.key(),
+            "agents": [view(agent, *sizes) for agent, sizes in enumerate(followed.sizes)],
+            "positions": followed.positions,
+            "evaluations": followed.evaluations,
+            "references": self._references,
+            "memberships": [],
+            "certificate": followed.certificate,
+            "log": self._log.last(),
+        }

@@ -1,0 +1,49 @@
+"""Bytes on the links of a run that is simulated: those of a step, as its plan counts them, times its steps."""
+
+from collections import defaultdict
+
+from gossamer.report.live.view import NeighbourView
+from gossamer.runs.records import MessageCounts
+from gossamer.runs.settings import Settings
+
+
+class LinkTraffic:
+    """Bytes of a step by sender, receiver and phase."""
+
+    def __init__(self, messages: MessageCounts) -> None:
+        self.sent = {
+            (one["sender"], one["receiver"]): {
+                phase: one[f"{phase}_bytes"] for phase in ("forward", "backward", "consensus")
+            }
+            for one in messages["links"]
+        }
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """Senders with their receivers."""
+        return list(self.sent)
+
+
+def count_mixed(settings: Settings, steps: int) -> int:
+    """Steps with a consensus among so many."""
+    return steps // settings.consensus_every if settings.consensus_every else 0
+
+
+def view_links(traffic: LinkTraffic, steps: int, mixed: int) -> dict[int, list[NeighbourView]]:
+    """The links of each agent after so many steps, and so many of them with a consensus."""
+
+    def total(step: dict[str, int]) -> dict[str, int]:
+        return {phase: size * (mixed if phase == "consensus" else steps) for phase, size in step.items()}
+
+    found = defaultdict[int, list[NeighbourView]](list)
+    for (sender, receiver), step in traffic.sent.items():
+        back = traffic.sent.get((receiver, sender), {})
+        found[sender].append(
+            {
+                "neighbour": receiver,
+                "sent": total(step),
+                "received": sum(total(back).values()),
+                "waited": 0.0,
+            }
+        )
+    return found
