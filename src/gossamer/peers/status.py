@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from gossamer.agents.scores import choose_score
 from gossamer.errors import GossamerError
@@ -23,10 +23,12 @@ SILENCE = 15.0  # seconds without a report, which a process makes every two, unl
 class AgentStatus(TypedDict):
     """The object of `gossamer status --json`; None where it is not known."""
 
-    folder: str
+    folder: str | None  # None of an agent that is known by its metrics
+    metrics: NotRequired[str]  # the address that they were read from
     agent: int
     # "not started", "starting", "planning", "training", "silent", "finished", "serving", "stopped"; where agents may
-    # leave and join also "leaving", "split", "joining", "left", "outside" (the run has finished without it)
+    # leave and join also "leaving", "split", "joining", "left", "outside" (the run has finished without it);
+    # in metrics also "missing": others wait for it, or its process has ended
     state: str
     step: int | None
     steps: int

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gossamer.report.score_text import format_score, label_score
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # of annotations alone: the network's libraries are not neede
     from gossamer.peers.shards.shard import Shard
     from gossamer.peers.shards.sites import SiteShard
     from gossamer.peers.status import AgentStatus
+    from gossamer.report.live.metrics_client import UnreadMetrics
     from gossamer.runs.manifests import RunManifest
 
 
@@ -40,8 +42,9 @@ def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder:
     console.print(table)
 
 
-def status_table(agents: "Sequence[AgentStatus]") -> Table:
-    """Table of agents with what each waits for; without lines between columns, to fit in 80 characters."""
+def status_table(agents: "Sequence[AgentStatus]", unread: "Sequence[UnreadMetrics]" = ()) -> RenderableType:
+    """Table of agents with what each waits for, and of addresses that none was read from, with the reasons below it;
+    without lines between columns, to fit in 80 characters."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     changing = any(one["membership"] is not None for one in agents)
     numbered = "membership" if changing else "epoch"  # both at once would take more than 80 characters
@@ -52,7 +55,7 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
         waited = one["waited"] or 0.0
         table.add_row(
             str(one["agent"]),
-            one["state"],
+            escape(one["state"]),
             f"{'-' if one['step'] is None else one['step']} of {one['steps']}",
             format_score("loss", one["loss"]),
             format_score("loss", one["score"]),
@@ -61,7 +64,9 @@ def status_table(agents: "Sequence[AgentStatus]") -> Table:
             str(one["refused"]),
             "-" if one["checkpoint_age"] is None else f"{format_age(one['checkpoint_age'])} ago",
         )
-    return table
+    for lost in unread:
+        table.add_row("-", f"[red]{lost['state']}[/]" if lost["error"] else lost["state"])
+    return Group(table, *(Text(f"{lost['metrics']}: {lost['error'] or lost['state']}") for lost in unread))
 
 
 def format_age(seconds: float) -> str:

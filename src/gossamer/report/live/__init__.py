@@ -12,4 +12,5 @@ The code is organised as follows:
     log_lines        the last lines of the log
     metrics          Prometheus metrics over HTTP
     metric_families  what they are named, and how they follow from a view
+    metrics_client   agents on other machines, read from their metrics
 """

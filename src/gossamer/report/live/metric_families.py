@@ -69,7 +69,7 @@ def _describe_run(view: RunView, age: float) -> Iterator[Metric]:
             "Seconds since the run, or this process's part in it, began.",
             view["seconds"],
         ),
-        ("gossamer_run_agents", "Agents that are known of.", len(view["agents"])),
+        ("gossamer_run_agents", "Agents of the run that are known.", len(view["agents"])),
         ("gossamer_run_agents_missing", "Agents that others wait for, or whose processes have ended.", missing),
         ("gossamer_view_age_seconds", "Seconds since the run has last renewed these metrics.", age),
     ):
