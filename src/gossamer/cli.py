@@ -40,8 +40,8 @@ class LazyGroup(TyperGroup):
     """A group whose commands are placeholders until one is chosen."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, _, rest = super().resolve_command(ctx, args)
-        return name, load_command(str(name)), rest
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder and load_command(str(name)), rest  # None where a shell completes a mistyped one
 
 
 class HintingCommand(TyperCommand):
@@ -62,8 +62,10 @@ class HintingCommand(TyperCommand):
             raise
 
 
-def _typer(**options: Any) -> typer.Typer:
-    return typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, **options)
+def _typer(add_completion: bool = False, **options: Any) -> typer.Typer:
+    return typer.Typer(
+        add_completion=add_completion, rich_markup_mode="rich", pretty_exceptions_enable=False, **options
+    )
 
 
 def load_command(name: str) -> Any:
@@ -75,6 +77,7 @@ def load_command(name: str) -> Any:
 
 
 app = _typer(
+    add_completion=True,
     cls=LazyGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -88,7 +91,7 @@ def main() -> None:
     """Entry point of the console script."""
     warnings.simplefilter("always", GossamerWarning)
     warnings.showwarning = _show_warning
-    app()
+    app(prog_name="gossamer")  # for python -m gossamer as well: shells complete by this name
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:

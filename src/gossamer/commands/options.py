@@ -8,13 +8,26 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from gossamer.choices import DATASET_NAMES
+from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES, LAYER_NAMES, NORM_NAMES, Choices
 from gossamer.runs.settings import Settings
+
+Complete = Callable[[str], list[str]]
+
+
+def complete_names(names: Choices[Any]) -> Complete:
+    """Make a shell complete the names that a setting takes, as far as they begin with what is typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [str(name) for name in names.names if str(name).startswith(incomplete)]
+
+    return complete
+
 
 Dataset = Annotated[
     str | None,
     typer.Argument(
         metavar="DATASET",
+        autocompletion=complete_names(DATASET_NAMES),
         show_default=False,
         help=f"{', '.join(DATASET_NAMES.describe())}, an .npz file, a folder of CSV tables, or a settings file "
         "(.toml). [dim]\\[default: digits][/]",
@@ -56,6 +69,11 @@ PANELS = {  # of --help, by their first setting: the others follow as in Setting
     "compress": "Compression",
     "evaluate_every": "Run",
 }
+MORE_NAMES: dict[str, Choices[Any]] = {  # of settings whose checks know more than names
+    "assignment": ASSIGNMENT_NAMES,
+    "layers": LAYER_NAMES,
+    "norm": NORM_NAMES,
+}
 
 
 def with_settings(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -93,8 +111,10 @@ def _make_parameter(name: str) -> inspect.Parameter:
         flag = f"{flag}/--no-{word}" if field.default is not False else flag
     else:
         metavar = {int: "N", float: "X", str: "NAME"}[_unwrap_optional(kind)]
+    names = _find_names(name)
     option = typer.Option(
         flag,
+        autocompletion=names and complete_names(names),
         help=f"{' '.join((field.description or '').split())}{default}",
         metavar=metavar,
         rich_help_panel=_find_panel(name),
@@ -106,6 +126,13 @@ def _make_parameter(name: str) -> inspect.Parameter:
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def _find_names(name: str) -> Choices[Any] | None:
+    """The names that a setting takes, by the check that it has; others than these are files or forms with numbers."""
+    checks = (getattr(part, "func", None) for part in Settings.model_fields[name].metadata)
+    known = [owner for check in checks if isinstance(owner := getattr(check, "__self__", None), Choices)]
+    return known[0] if known else MORE_NAMES.get(name)
 
 
 def _find_panel(name: str) -> str:

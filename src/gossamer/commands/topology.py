@@ -9,7 +9,7 @@ from rich.console import Console
 from gossamer.choices import DATASET_NAMES
 from gossamer.commands import logs
 from gossamer.commands.common import combine_settings, err, load_data, print_json, report_errors
-from gossamer.commands.options import AsJson, LogLevel, with_settings
+from gossamer.commands.options import AsJson, LogLevel, complete_names, with_settings
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
@@ -50,6 +50,7 @@ def topology(
         str | None,
         typer.Option(
             metavar="DATASET",
+            autocompletion=complete_names(DATASET_NAMES),
             show_default=False,
             help=f"Data set whose vertices the agents hold: {', '.join(DATASET_NAMES.names)}, an .npz file or a folder "
             "of CSV tables. [dim]\\[default: digits][/]",

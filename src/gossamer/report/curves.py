@@ -35,9 +35,9 @@ def draw_curves(
     for name, history in reversed(list(histories.items())):
         steps = [record["step"] for record in history]
         width = 2.0 if name == "distributed" else 1.5
-        for axes, what, through in ((loss, "loss", "train"), (held_out, history[0]["score"], "test")):
+        for axes, what, through in ((loss, "loss", "train"), (held_out, "", "test")):
             for mask, style in (("validation", VALIDATION), (through, "-")):
-                values = [record[mask][what] for record in history]  # type: ignore[literal-required]
+                values = [record[mask][what or record["score"]] for record in history]  # type: ignore[literal-required]
                 axes.plot(steps, values, style, color=COLOURS[name], linewidth=width if style == "-" else 0.7 * width)
     _draw_disagreement(apart, histories["distributed"])
     loss.set(title="Loss", xlabel="step", ylabel="loss", yscale="log")
