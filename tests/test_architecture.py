@@ -50,6 +50,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "runs/network_settings.py",
         "runs/documents.py",
         "runs/manifests.py",
+        "runs/stored_results.py",
         "peers/rehearsal/script.py",
         "peers/shards/site_files.py",
         "peers/shards/manifests.py",

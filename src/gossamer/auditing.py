@@ -3,6 +3,7 @@
 The messages are those that agents have recorded in the run itself or, without a record, those of a simulation of it.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from gossamer.api import load_graph
 from gossamer.array_types import Floats
 from gossamer.data import DataGraph, load
 from gossamer.engines.simulation import run_together, start_run
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, read_trained_shard, run_folder
 from gossamer.peers.evaluation_log import read_evaluation_log
 from gossamer.peers.sessions import SESSION_LOG, count_repeated_sessions
@@ -26,6 +27,7 @@ from gossamer.privacy.knowledge import check_curious
 from gossamer.privacy.membership import attack_membership, check_shadow_runs
 from gossamer.privacy.noisy import attack_sums, audit_private
 from gossamer.privacy.own_share import deploy_share, know_own_row, number_vertices
+from gossamer.report.audit_tables import describe_audit
 from gossamer.report.reconstructions import draw_reconstructions
 from gossamer.runs import directory
 from gossamer.runs.capacity import fit_agents
@@ -41,6 +43,7 @@ from gossamer.runs.run_json import read_manifest
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.shares import MANIFEST
+from gossamer.runs.stored_results import write_findings
 from gossamer.runs.training import measure_scores, run_training, use_threads
 
 PICTURE = "reconstructions.png"
@@ -99,7 +102,7 @@ def audit(
 
 
 def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None) -> Audit:
-    """Audit a run directory."""
+    """Audit a run directory, and leave the findings in it."""
     data = load_graph(folder) if graph is None else graph
     started, taken = directory.read_start(folder, data, start_run), read_manifest(folder).step
     if started.settings.encoder:
@@ -113,6 +116,10 @@ def audit_run(folder: Path, asked: AuditOptions, graph: DataGraph | None = None)
     logs = [path.parent for path in folder.glob(f"agents/*/*/{SESSION_LOG}")]  # of a launch
     if logs:
         found.repeated_pads = sum(map(count_repeated_sessions, logs))
+    try:
+        write_findings(folder, found.to_dict(), describe_audit(found))
+    except OSError as error:  # whoever asks may not be who trained
+        warnings.warn(f"the findings are not kept for gossamer report: {error}", GossamerWarning, stacklevel=2)
     return found
 
 

@@ -204,3 +204,12 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     code, _, told = invoke("audit", str(tmp_path))
     assert code == 2
     assert "neither a run directory" in told
+
+
+def test_the_findings_stay_in_the_run_directory(run: Path) -> None:
+    code, printed, _ = invoke("audit", str(run), "--no-attack", "--observer", "2", "--json")
+    assert code == 0
+    left = json.loads((run / "audit.json").read_text())
+    assert {name: left[name] for name in json.loads(printed)} == json.loads(printed)
+    assert left["findings"]
+    assert left["observers"] == [2]

@@ -33,6 +33,7 @@ The code is organised as follows:
     new_folders      empty folders for results, locked
     directory        the run directory on disk
     run_json         run.json of a run directory, and the one in an agent's folder
+    stored_results   what a report reads of a run directory, and what an audit leaves in it
     joined           a deployment joined from all agents' shares
     encoders         files of a run's encoder and of its encodings
     trained          a trained network, apart from its data

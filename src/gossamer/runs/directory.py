@@ -14,6 +14,7 @@ secrets.json           secrets of the agents, if they decided dropout and quanti
 encoder.safetensors    the agents' weights of the encoder, if there is one, `layer.0.weight` [agents, in, width] and so
                        on, and encodings.safetensors, what it made of the vertices [n, width]
 curves.png             drawn by the caller
+audit.json             what the last audit of the run found, for a report; beside it reconstructions.png
 timeline.json          of a launch whose agents may leave and join: what happened, drawn in memberships.png; beside it
                        rehearsal.toml, the script of a rehearsal
 """
