@@ -114,7 +114,7 @@ def _make_parameter(name: str) -> inspect.Parameter:
     names = _find_names(name)
     option = typer.Option(
         flag,
-        autocompletion=names and complete_names(names),
+        autocompletion=None if names is None else complete_names(names),
         help=f"{' '.join((field.description or '').split())}{default}",
         metavar=metavar,
         rich_help_panel=_find_panel(name),
