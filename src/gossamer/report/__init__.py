@@ -20,5 +20,6 @@ The code is organised as follows:
     traffic          picture of Table II
     audit_tables     tables of `gossamer audit` in the terminal
     live             runs that go on: the live page, Prometheus metrics
+    web              style sheets and scripts of pages and reports in a browser
     reconstructions  picture of an audit: features beside reconstructions
 """

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
 LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
+# Of messages by phase, of Okabe and Ito as well; they stand in pictures of bytes, where no model does.
+PHASE_COLOURS = {
+    "forward": "#56B4E9",
+    "backward": "#E69F00",
+    "consensus": "#009E73",
+    "evaluation": "#CC79A7",
+    "protocol": "#999999",
+}
 AGENT_COLOURS = (
     "#332288",
     "#88CCEE",
