@@ -13,4 +13,8 @@ The code is organised as follows:
     metrics          Prometheus metrics over HTTP
     metric_families  what they are named, and how they follow from a view
     metrics_client   agents on other machines, read from their metrics
+    server           the live page's server
+    streams          its server-sent events
+    changes          what is new in a view
+    access           hosts under which it answers, the token
 """
