@@ -83,6 +83,8 @@ def test_links_that_leave_the_pages_lead_to_the_repository(site: Path) -> None:
     page = (site / "extending.html").read_text()
     assert 'href="https://github.com/gossamer-learning/gossamer/blob/main/src/gossamer/model/layers/layer.py"' in page
     assert 'href="../' not in page
+    settings = (site / "reference" / "settings.html").read_text()
+    assert '<a href="../layers.html"><code>gossamer docs layers</code></a>' in settings
 
 
 def test_tables_are_made_from_the_program(site: Path) -> None:

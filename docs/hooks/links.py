@@ -12,9 +12,11 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
+NAMED = re.compile(r"<code>gossamer docs (\w+)</code>")
 CHANGELOG = "changelog.md"
 
 
@@ -44,3 +46,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **rest: Any) -> str:
     return rewrite(markdown, page.file.src_uri, config["extra"]["repository"])
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let the command that shows a page in a terminal, as docstrings and messages name it, lead to the page here."""
+
+    def link(found: re.Match[str]) -> str:
+        target = files.get_file_from_path(f"{found[1]}.md")
+        if target is None:
+            raise FileNotFoundError(f"{page.file.src_uri} names the page {found[1]}, which does not exist")
+        return f'<a href="{get_relative_url(target.url, page.url)}">{found[0]}</a>'
+
+    return NAMED.sub(link, html)

@@ -17,6 +17,7 @@ from gossamer.runs.settings import Settings
 def escape(text: str) -> str:
     """Text as a cell of a table: rich's markup and line breaks gone, HTML and bars harmless."""
     plain = re.sub(r"(?<!\\)\[/?[a-z]*\]", "", text).replace("\\[", "[")
+    plain = re.sub(r"(gossamer docs \w+)", r"`\1`", plain)
     return escape_html(" ".join(plain.split())).replace("|", "&#124;").replace("*", "\\*")
 
 

@@ -74,7 +74,7 @@ class Result:
 
     def model(self, agent: int | None = None) -> GraphNetwork:
         """The network with the mean of the agents' weights, or one agent's, as a plain PyTorch module whose parameters
-        have the names of PyTorch Geometric's layers (docs/models.md)."""
+        have the names of PyTorch Geometric's layers (`gossamer docs models`)."""
         return trained_of_run(self.run, self.summary).module(agent)
 
     def to_pyg(self, agent: int | None = None) -> Module:
@@ -116,7 +116,7 @@ def train(
     is then simulated to the same bits. `observers` follow the distributed run; `should_stop` is asked between two
     steps. `display` makes an observer for each model, references included, and `progress` follows the design of the
     topology. `start` puts the agents on other hosts than one in this process. `initial` is a .safetensors file, a run
-    directory, a state dict or `from_pyg_module`'s (docs/models.md): agents and the centralised reference start from it.
+    directory, a state dict or `from_pyg_module`'s: agents and the centralised reference start there.
     """
     if settings is not None and options:
         raise GossamerError("give either a Settings object or single options, not both")

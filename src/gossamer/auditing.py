@@ -75,7 +75,7 @@ def audit(
     graph: Any = None,
     **options: Unpack[Options],
 ) -> Audit:
-    """Say what an agent, or a coalition, learns about all other agents' vertices (docs/privacy.md).
+    """Say what an agent, or a coalition, learns about all other agents' vertices (`gossamer docs privacy`).
 
     `target` is a run directory, the folder of an agent that has trained as a peer, or what `gossamer.train` takes as
     its data set, with the options of a run. `curious` is an agent or several. A graph that was given to `train` from

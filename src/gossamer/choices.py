@@ -62,7 +62,7 @@ def _plain(*names: str) -> dict[str, str]:
 
 DATASET_NAMES = Choices(
     _plain("digits", "cora", "citeseer", "pubmed", "coauthor-physics", "minesweeper", "pems-orange", "pemsd4", "pemsd8")
-    | {"blocks": "generated, as in blocks:vertices=1000000,edges=10000000; docs/data.md"},
+    | {"blocks": "generated, as in blocks:vertices=1000000,edges=10000000: gossamer docs data"},
     "gossamer.data",
     "DATASETS",
 )
@@ -110,7 +110,7 @@ AGGREGATE_NAMES = Choices(_plain("mean", "sum", "max"))
 NORM_NAMES = Choices({"none": "", "layer": "LayerNorm, of each vertex by itself"})
 JUMP_NAMES = Choices({"none": "", "cat": "all layers' outputs side by side", "max": "their largest"})
 SHIFT_NAMES = Choices(
-    {"auto": "the usual one of the layers: docs/layers.md"}
+    {"auto": "the usual one of the layers: gossamer docs layers"}
     | _plain("normalized", "random-walk", "laplacian", "scaled-laplacian", "identity")
     | {"mean": "of neighbours alone, without edge weights", "sum": "the same as a sum"},
     "gossamer.model.shift",
@@ -137,7 +137,7 @@ PRIVACY_FORMS = Choices(
     {
         "none": "",
         "node:epsilon=8,delta=1e-5": "a vertex's features, label and out-edges",
-        "edge:epsilon=4,delta=1e-5": "an edge inside an agent; docs/privacy.md",
+        "edge:epsilon=4,delta=1e-5": "an edge inside an agent: gossamer docs privacy",
     }
 )
 ROW_CODEC_NAMES = Choices(

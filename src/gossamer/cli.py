@@ -33,6 +33,7 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "replay": "Simulate a run whose agents left and joined in this process, and compare its end with the agents' "
     "weights.",
     "reproduce": "Reproduce the paper's figures and tables, and check its claims one by one.",
+    "docs": "List the pages of the documentation, or print one.",
 }
 
 

@@ -20,7 +20,9 @@ MOST_FACTOR = 1e30  # of real numbers: their products stay below float32's large
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer's kind and options; None leaves an option to the settings. docs/layers.md says what each means."""
+    """One layer's kind and options; None leaves an option to the settings.
+
+    `gossamer docs layers` says what each means."""
 
     kind: str
     width: int | None = None  # of its output; the last layer's is that of the data
@@ -88,7 +90,7 @@ class NetworkOptions:
 @dataclass(frozen=True)
 class PygNetwork:
     """What `gossamer.train(..., initial=...)` takes from a model of PyTorch Geometric: the settings that describe its
-    network, its weights under the names of docs/models.md, and how it standardises features, if it does."""
+    network, its weights under the names of `gossamer docs models`, and how it standardises features, if it does."""
 
     settings: Mapping[str, Any]
     weights: Mapping[str, Any] = field(repr=False)  # tensors

@@ -64,7 +64,7 @@ def test_the_table_has_a_line_for_each_neighbour_and_says_what_it_means(run: Pat
     assert "what agent 0 learns" in words
     assert "boundary vertices follow from the rows" in words
     assert "sees ciphertext" in words
-    assert "docs/privacy.md" in words
+    assert "gossamer docs privacy" in words
     assert not any(len(line) > 80 for line in printed.splitlines()[1:6])
 
 

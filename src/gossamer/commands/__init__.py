@@ -21,4 +21,5 @@ The code is organised as follows:
     gather     gossamer gather
     replay     gossamer replay
     reproduce  gossamer reproduce
+    docs       gossamer docs
 """

@@ -57,7 +57,7 @@ def launch(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rehearse what may happen: events by step, such as kill, leave, join and cut (docs/deployment.md).",
+            help="Rehearse what may happen: events by step, as kill, leave, join and cut (gossamer docs deployment).",
             show_default=False,
         ),
     ] = None,

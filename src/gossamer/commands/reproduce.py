@@ -63,7 +63,7 @@ def reproduce(
 
     Writes CSV, PNG and PDF, and a verdict for each part (summary.md, claims.json).
     An interrupted reproduction goes on where it stopped.
-    docs/reproduction.md holds the outcome.
+    `gossamer docs reproduction` holds the outcome.
     """
     logs.configure(log_level)
     from gossamer.experiments import verdicts

@@ -39,7 +39,7 @@ def load_citation(name: str, seed: int, progress: DownloadProgress | None = None
 
 
 def read_npz(path: Path, seed: int, symmetrise: bool = False, task: str = "auto") -> DataGraph:
-    """Read a user's graph from an npz file (docs/data.md has the layout).
+    """Read a user's graph from an npz file (`gossamer docs data` has the layout).
 
     With `symmetrise` an edge may stand in one direction; of two different weights the mean is kept.
     """
@@ -117,7 +117,7 @@ def _parts(path: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
             {key: arrays[key] for key in optional},
         )
     except FileError as error:
-        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
+        raise GossamerError(f"{path} is not a graph in the npz layout (gossamer docs data): {error.reason}") from None
 
 
 def _style(keys: frozenset[str], prefix: str) -> str:

@@ -50,7 +50,7 @@ def read_heterophilous(path: Path, seed: int, task: str = "auto", split: int | N
                 return None
             arrays = file.read([*PARTS, *SPLIT_KEYS.values()])
     except FileError as error:
-        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
+        raise GossamerError(f"{path} is not a graph in the npz layout (gossamer docs data): {error.reason}") from None
     features, labels, edges = (arrays[name] for name in PARTS)
     splits = {name: arrays[key] for name, key in SPLIT_KEYS.items()}
     shapes = {masks.shape for masks in splits.values()}

@@ -96,7 +96,7 @@ def read_saved(path: Path) -> "DataGraph | None":
         adjacency = _unpack_csr(path, arrays, "adj_matrix", "adjacency entries")
         features = _unpack_csr(path, arrays, "attr_matrix", "features") if sparse_features else arrays["features"]
     except FileError as error:
-        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
+        raise GossamerError(f"{path} is not a graph in the npz layout (gossamer docs data): {error.reason}") from None
     with naming(path):
         n = features.shape[0] if features.ndim else 0
         if adjacency.shape != (n, n) or _differ(adjacency):

@@ -52,8 +52,8 @@ class SiteData:
 
 
 def read_site(path: Path, agent: int, classes: Sequence[str] | None, task: Task | None = None) -> SiteData:
-    """Read a folder of tables or an .npz file (docs/deployment.md shows both); `classes` are those of all sites, names
-    of labels if the task is so."""
+    """Read a folder of tables or an .npz file (`gossamer docs deployment` shows both); `classes` are those of all
+    sites, names of labels if the task is so."""
     try:
         is_folder, is_file = path.is_dir(), path.suffix == ".npz" and path.is_file()
     except OSError:  # a name too long for any file

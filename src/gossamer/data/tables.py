@@ -18,7 +18,7 @@ from gossamer.errors import GossamerError, naming, shown
 def read_tables(
     folder: Path, seed: int, per_class: int = 20, symmetrise: bool = False, task: str = "auto"
 ) -> DataGraph:
-    """Read a graph whose vertices are named freely (docs/data.md shows the tables).
+    """Read a graph whose vertices are named freely (`gossamer docs data` shows the tables).
 
     edges.csv     source,target[,weight]
     features.csv  vertex,<one column a feature>

@@ -60,7 +60,7 @@ def read_unlabelled(path: Path, symmetrise: bool = False) -> DataGraph:
         else:
             X = make_csr(path, "features", {part: arrays[attributes + part] for part in CSR})
     except FileError as error:
-        raise GossamerError(f"{path} is not a graph in the npz layout of docs/data.md: {error.reason}") from None
+        raise GossamerError(f"{path} is not a graph in the npz layout (gossamer docs data): {error.reason}") from None
     with naming(path):
         if not symmetrise and A.shape[0] == A.shape[1] and (A != A.T).nnz:
             i, j = (int(part[0]) for part in (A != A.T).nonzero())

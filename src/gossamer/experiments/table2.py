@@ -53,7 +53,7 @@ def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) 
     if not here:
         raise GossamerError(
             "Table II needs traffic readings, and none are in GOSSAMER_DATA or the cache: put pems-orange's file there "
-            "(docs/data.md), or fetch PeMSD8 with: python -c \"import gossamer; gossamer.load('pemsd8')\""
+            "(gossamer docs data), or fetch PeMSD8 with: python -c \"import gossamer; gossamer.load('pemsd8')\""
         )
     datasets = here[:1] if quick else here
     graphs = {dataset: load(dataset) for dataset in datasets}
@@ -133,7 +133,8 @@ def _data(datasets: tuple[str, ...]) -> Claim:
     parts = f"measured on {', '.join(datasets)}"
     if missing:
         parts += (
-            f"; {', '.join(missing)} only where their files are on this machine (docs/data.md), and not with --quick"
+            f"; {', '.join(missing)} only where their files are on this machine (gossamer docs data), and not with "
+            "--quick"
         )
     return Claim("Table II is measured on PeMSD4 and PeMSD8", parts, not missing)
 

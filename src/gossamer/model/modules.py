@@ -181,7 +181,7 @@ class GraphNetwork(nn.Module):
 
     def to_pyg(self) -> nn.Module:
         """The same network as one of PyTorch Geometric's models, GCN, GraphSAGE, GIN or GAT, with these weights and
-        ready for evaluation; GossamerError where none of them computes the same (docs/models.md).
+        ready for evaluation; GossamerError where none of them computes the same (`gossamer docs models`).
 
         It takes the features of the data, as this module does: of a network of standardised data it has a module
         `standardisation`, which is called before and after its own `forward` and is no part of the state dict.

@@ -19,5 +19,5 @@ Curious agents follow the protocol and read all that they receive. The code is o
     canaries      lower bounds on epsilon
     canary_runs   canaries in private runs, and in draws of a single release
 
-docs/privacy.md explains what they find.
+`gossamer docs privacy` explains what they find.
 """

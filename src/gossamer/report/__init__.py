@@ -21,5 +21,6 @@ The code is organised as follows:
     audit_tables     tables of `gossamer audit` in the terminal
     live             runs that go on: the live page, Prometheus metrics
     web              style sheets and scripts of pages and reports in a browser
+    guides           pages of the documentation
     reconstructions  picture of an audit: features beside reconstructions
 """

@@ -140,7 +140,7 @@ def _describe_private(audit: "Audit") -> list[str]:
     what = "a vertex's features, label and out-edges" if spec.level == "node" else "an edge inside an agent"
     proved = "no epsilon, as there is no noise" if audit.epsilon is None else f"epsilon {audit.epsilon:.3g}"
     lines = [
-        f"Proved: {proved} at delta {spec.delta:g}, for {what}; docs/privacy.md says against whom. Rows are noisy "
+        f"Proved: {proved} at delta {spec.delta:g}, for {what}; against whom: gossamer docs privacy. Rows are noisy "
         f"sums, sent {'once' if spec.hops == 1 else f'{spec.hops} times'} in the whole run, and none goes back."
     ]
     if audit.canaries is not None:
@@ -177,7 +177,7 @@ def _advise(audit: "Audit") -> str:
         ways.append("weights hidden in sums (--consensus masked)")
     if evaluation_gap(settings) < settings.steps:
         ways.append("fewer evaluations (--evaluate-every)")
-    return f"What reduces it, but proves nothing: {'; '.join(ways)}. docs/privacy.md explains every line."
+    return f"What reduces it, but proves nothing: {'; '.join(ways)}. Every line is explained in gossamer docs privacy."
 
 
 def _name_curious(audit: "Audit") -> str:

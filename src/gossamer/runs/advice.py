@@ -66,7 +66,7 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     elif settings.layers != NetworkOptions.layers:
         warnings.warn(
             f"layers = {settings.layers!r} has no effect: private runs train a linear network on noisy sums over "
-            "neighbours (docs/privacy.md); leave layers or privacy out",
+            "neighbours (gossamer docs privacy); leave layers or privacy out",
             GossamerWarning,
             stacklevel=2,
         )
@@ -80,7 +80,7 @@ def warn_of_unused_options(settings: Settings) -> None:
     for name in unused:
         warnings.warn(
             f"{name} = {getattr(settings, name)!r} has no effect: layers = {settings.layers!r} have no use for it; "
-            "leave it out, or take other layers (docs/layers.md)",
+            "leave it out, or take other layers (gossamer docs layers)",
             GossamerWarning,
             stacklevel=3,
         )

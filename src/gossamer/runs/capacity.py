@@ -30,7 +30,7 @@ def check_host(network: Network, settings: Settings, num_hosted: int, num_vertic
             f"{num_hosted} agents with {p} parameters each take at least {as_size(weights)} of memory with gradients "
             f"and the state of {settings.update}, and the hidden layers of {num_vertices} vertices {as_size(hidden)}; "
             f"{as_size(available)} are available. Choose narrower hidden layers, fewer agents, or "
-            "more hosts (docs/scaling.md)"
+            "more hosts (gossamer docs scaling)"
         )
 
 

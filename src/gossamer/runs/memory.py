@@ -21,7 +21,7 @@ def keep_memory() -> Iterator[None]:
     """Let malloc keep freed memory for the next step.
 
     Otherwise malloc maps and unmaps every large array in every step: on a graph of a million vertices half a million
-    page faults, a third of the step's time (docs/scaling.md). Without glibc nothing changes.
+    page faults, a third of the step's time (`gossamer docs scaling`). Without glibc nothing changes.
 
     malloc's settings are process-wide, and glibc cannot restore them exactly. So only processes of Gossamer's own
     call this: commands, workers and benchmarks, not the library in a user's process.

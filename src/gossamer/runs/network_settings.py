@@ -28,7 +28,8 @@ class NetworkSettings(DeploymentSettings):
 
     layers: Annotated[str, BeforeValidator(normalise_layers), Field(max_length=8000)] = Field(
         default="gcn",
-        description=f"Kind of layers: {known.LAYER_NAMES}; or a list, as in gat:heads=4,width=32/gcn (docs/layers.md).",
+        description=f"Kind of layers: {known.LAYER_NAMES}; or a list, as in gat:heads=4,width=32/gcn "
+        "(gossamer docs layers).",
     )
     order: int | None = Field(
         default=None,
