@@ -112,7 +112,7 @@ def save_start(folder: Path, run: Run) -> None:
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
     write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
-    save_summary(folder, run, {})
+    save_summary(folder, run, {"edges_kept": run.deployment.edges_kept, "messages": run.messages})
 
 
 def save_weights(folder: Path, run: Run) -> None:

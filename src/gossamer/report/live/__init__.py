@@ -5,6 +5,12 @@ The code is organised as follows:
     feed             the latest view, handed from the run to those who watch it
     publisher        the thread that asks a source for views
     simulation       source: a run in this process
+    own_page         source: the agent of this process
+    folders          source: a run directory, or agents' folders
+    run_directory    a run directory that is watched
+    agents           agents with a process each, by their reports
+    memberships      memberships by agents' folders
+    happenings       lines about what has happened to agents
     evaluations      evaluations as a view has them
     certificates     the topology's certificate as a view has it
     traffic          bytes on the links of a simulated run

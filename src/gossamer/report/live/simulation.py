@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import get_args
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record, Reference
 from gossamer.runs.run import Run
 
-REFERENCES: tuple[Reference, ...] = ("centralised", "graphless")
+REFERENCES: tuple[str, ...] = get_args(Reference)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _Followed:
     @cached_property
     def traffic(self) -> LinkTraffic:
         """Bytes of a step by link."""
-        return LinkTraffic(self.run.messages)
+        return LinkTraffic(self.run.messages["links"])
 
     @cached_property
     def certificate(self) -> CertificateView:

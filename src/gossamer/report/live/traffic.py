@@ -1,21 +1,24 @@
 """Bytes on the links of a run that is simulated: those of a step, as its plan counts them, times its steps."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from gossamer.report.live.view import NeighbourView
-from gossamer.runs.records import MessageCounts
+from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings
 
 
 class LinkTraffic:
     """Bytes of a step by sender, receiver and phase."""
 
-    def __init__(self, messages: MessageCounts) -> None:
+    def __init__(self, links: Iterable[Mapping[str, int]]) -> None:
+        """`links` are those of MessageCounts; without bytes where they are not known."""
         self.sent = {
             (one["sender"], one["receiver"]): {
-                phase: one[f"{phase}_bytes"] for phase in ("forward", "backward", "consensus")
+                phase: one[f"{phase}_bytes"] for phase in get_args(PhaseName) if f"{phase}_bytes" in one
             }
-            for one in messages["links"]
+            for one in links
         }
 
     @property

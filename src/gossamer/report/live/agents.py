@@ -1,0 +1,119 @@
+"""Agents with a process each, as a view has them: from the reports that their processes leave in their folders."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gossamer.agents.scores import choose_score
+from gossamer.errors import GossamerError
+from gossamer.files import is_in_use
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, find_last_membership, run_folder
+from gossamer.peers.progress import STATUS_FILE
+from gossamer.peers.refusals import RECOVERY_REASONS
+from gossamer.peers.shards.shard import read_shard
+from gossamer.peers.shards.sites import is_site, read_site_shard
+from gossamer.peers.status import list_checkpoint_times, name_state, read_report
+from gossamer.peers.term_folders import term_folder
+from gossamer.report.live.view import AgentView, NeighbourView
+from gossamer.runs.shares import find_agent_folder
+
+
+class WatchedAgent:
+    """An agent's folder: what does not change is read once, its report when there is a new one."""
+
+    def __init__(self, folder: Path) -> None:
+        inside = find_agent_folder(folder)
+        shard = read_site_shard(inside) if is_site(inside) else read_shard(inside)
+        own, data = shard.membership, shard.local_data
+        self.agent, self.run, self.num_agents = own.agent, own.run, shard.settings.agents
+        self.neighbours = tuple(sorted(own.neighbours))
+        self.settings, self.changes = shard.settings, shard.settings.evict_after is not None
+        self.name = shard.settings.dataset if shard.identity is None else shard.identity.name
+        self.score = choose_score(shard.settings.score, data.task).key(binned=True)
+        self.vertices = len(data.targets)
+        self.labels = int(data.masks["train"].reshape(self.vertices, -1).any(axis=1).sum())
+        self.state_folder = run_folder(inside, own)
+        self.report: Mapping[str, Any] | None = None
+        self.running = self.done = False
+        self._read_at: tuple[int, int] | None = None
+
+    def read(self) -> None:
+        """Read the agent's last report, and whether its process runs."""
+        with contextlib.suppress(OSError, GossamerError):  # one that is being replaced is read the next time
+            about = (self.state_folder / STATUS_FILE).stat()
+            if (about.st_mtime_ns, about.st_ino) != self._read_at:
+                self.report = read_report(self.state_folder)
+                self._read_at = about.st_mtime_ns, about.st_ino
+        self.running = is_in_use(self.state_folder)
+        self.done = (find_last_membership(self.state_folder) / "done").is_file()
+
+    @property
+    def membership(self) -> int:
+        """Number of the last membership that the agent knows."""
+        return int((self.report or {}).get("membership") or 0)
+
+    @property
+    def evaluations(self) -> Path:
+        """The file of its evaluations."""
+        return term_folder(self.state_folder, self.membership) / EVALUATIONS_FILE
+
+    def name_state(self, now: float) -> str:
+        """How the agent stands, as `gossamer status` says it."""
+        age = None if self.report is None else max(0.0, now - float(self.report["time"]))
+        return name_state(self.report, self.running, self.done, age)
+
+    def view(self, state: str, now: float) -> AgentView:
+        """The agent as a view has it."""
+        times = list_checkpoint_times(self.state_folder)
+        age = max(0.0, now - max(times)) if times else None
+        return view_agent(self.agent, self.report, state, self.vertices, self.labels, age, now)
+
+
+def view_agent(
+    agent: int,
+    report: Mapping[str, Any] | None,
+    state: str,
+    vertices: int | None,
+    labels: int | None,
+    checkpoint_age: float | None,
+    now: float,
+) -> AgentView:
+    """An agent by its last report, if it has made one. Refusals are those that do not belong to every recovery."""
+    about = report or {}
+    loss, weight, *_ = (about.get("metrics") or {}).get("train") or (None, 0.0)
+    waits = list(map(int, about.get("waiting_for", []))) if state not in ("missing", "stopped") else []
+    refused = about.get("refused") or {}
+    return {
+        "agent": agent,
+        "state": state,
+        "step": int(about["step"]) if about else None,
+        "epoch": int(about["epoch"]) if about else None,
+        "loss": loss / weight if weight and loss is not None else None,
+        "vertices": vertices,
+        "labels": labels,
+        "waiting_for": waits,
+        "waited": float(about["waited"]) if waits else 0.0,
+        "refused": {str(why): int(n) for why, n in refused.items() if n and why not in RECOVERY_REASONS},
+        "checkpoint_age": checkpoint_age,
+        "report_age": max(0.0, now - float(about["time"])) if about else None,
+        "neighbours": view_neighbours(about),
+    }
+
+
+def view_neighbours(report: Mapping[str, Any]) -> list[NeighbourView]:
+    """An agent's links: those to its neighbours, and to others that it has exchanged bytes with."""
+    links: Mapping[str, Mapping[str, Any]] = report.get("links") or {}
+    known = {*map(int, report.get("neighbours") or ()), *(int(z) for z, one in links.items() if one.get("received"))}
+    found: list[NeighbourView] = []
+    for z in sorted(known):
+        link = links.get(str(z)) or {}
+        found.append(
+            {
+                "neighbour": z,
+                "sent": {str(kind): int(size) for kind, size in (link.get("sent") or {}).items()},
+                "received": int(link.get("received") or 0),
+                "waited": float(link.get("waited") or 0.0),
+            }
+        )
+    return found

@@ -1,0 +1,205 @@
+"""The source of runs on disk: `gossamer watch`, and the agents of `gossamer launch` beside the run directory.
+
+A run directory of `gossamer train` has evaluations and checkpoints; folders of agents have what each reports as well.
+"""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from gossamer.errors import GossamerError
+from gossamer.peers.progress import LONG_WAIT
+from gossamer.report.live.agents import WatchedAgent, view_agent
+from gossamer.report.live.evaluations import EvaluationFile, view_evaluation, view_logged
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.happenings import Happenings
+from gossamer.report.live.layout import place_agents
+from gossamer.report.live.log_lines import LogLines
+from gossamer.report.live.memberships import WatchedMemberships
+from gossamer.report.live.publisher import Publisher
+from gossamer.report.live.run_directory import WatchedDirectory
+from gossamer.report.live.view import AgentView, EvaluationView, RunView
+from gossamer.runs.directory import AGENTS_FOLDER
+from gossamer.runs.observers import Observer
+from gossamer.runs.records import Record
+from gossamer.runs.shares import MANIFEST, is_agent_folder
+
+ENDED = ("finished", "serving", "left", "outside")
+
+
+def find_watched_agents(folder: Path) -> list[Path]:
+    """The folders of agents in a folder: those of a launch, those that lie in it, or itself."""
+    if is_agent_folder(folder):
+        return [folder]
+    inside = folder / AGENTS_FOLDER if (folder / AGENTS_FOLDER).is_dir() else folder
+    return [path.parent for path in sorted(inside.glob(f"*/{MANIFEST}")) if is_agent_folder(path.parent)]
+
+
+def require_run(folder: Path) -> None:
+    """Refuse a folder in which there is nothing to watch."""
+    if not (folder / "run.json").is_file() and not find_watched_agents(folder):
+        found = "no such folder" if not folder.exists() else "neither"
+        raise GossamerError(
+            f"{folder} holds no run: expected run.json, as gossamer train, launch and cluster leave it, or folders of "
+            f"agents with {MANIFEST}, found {found}; give the run directory, the folder around agents' folders, or one "
+            "of them"
+        )
+
+
+class FolderSource:
+    """Looks at a run directory, a folder with the folders of agents, or the folder of one agent."""
+
+    def __init__(self, feed: Feed, log: LogLines, folder: Path) -> None:
+        self._log, self._happenings = log, Happenings(log)
+        self._agents = sorted(map(WatchedAgent, find_watched_agents(folder)), key=lambda one: one.agent)
+        self._directory = WatchedDirectory(folder) if (folder / "run.json").is_file() else None
+        require_run(folder)
+        runs = {one.run for one in self._agents}
+        if len(runs) > 1:
+            raise GossamerError(f"{folder} holds agents of {len(runs)} runs; give a folder with those of one run")
+        self._evaluations = EvaluationFile(self._view_logged)
+        self._evaluating: WatchedAgent | None = None  # whose evaluations are shown
+        self._memberships = WatchedMemberships()
+        self._references: dict[str, list[EvaluationView]] = {}
+        self._began, self._ended = time.time(), ""
+        links = [(one.agent, z) for one in self._agents for z in one.neighbours]
+        known = {one.agent for one in self._agents} | {z for _, z in links}
+        self._positions = place_agents(sorted(known), links)
+        self.publisher = Publisher(feed, self._build, always=True)
+        log.on_line = self.publisher.hurry
+
+    def follow(self, name: str, first: int, last: int) -> Observer:
+        """The observer of a reference that is trained when the agents have finished."""
+        found: list[EvaluationView] = []
+        if name != "distributed":
+            self._references = {**self._references, name: found}
+        return Observer(on_record=partial(self._add, found))
+
+    def end(self, complete: bool) -> None:
+        """Note how the run has ended."""
+        self._ended = "finished" if complete else "stopped"
+
+    def _add(self, found: list[EvaluationView], record: Record) -> None:
+        found.append(view_evaluation(record))
+        self.publisher.hurry()
+
+    def _view_logged(self, metrics: object) -> EvaluationView:
+        assert isinstance(metrics, dict)
+        return view_logged(metrics, self._agents[0].score)
+
+    def _build(self) -> RunView:
+        now = time.time()
+        if self._directory is not None:
+            self._directory.read()
+        view = self._view_agents(now) if self._agents else self._view_directory(now)
+        self._happenings.note(view["agents"], view["memberships"])
+        view["log"] = self._log.last()
+        return view
+
+    def _view_directory(self, now: float) -> RunView:
+        folder = self._directory
+        assert folder is not None
+        evaluations = folder.evaluations
+        step = max(folder.manifest.step, evaluations[-1]["step"] if evaluations else 0)
+        return {
+            "title": f"{folder.manifest.data.name}, {folder.settings.agents} agents",
+            "own": None,
+            "state": folder.state,
+            "step": step,
+            "steps": folder.steps,
+            "seconds": self._count_seconds(now),
+            "score": folder.score,
+            "agents": folder.view_agents(step, now),
+            "positions": folder.positions,
+            "evaluations": evaluations,
+            "references": folder.references,
+            "memberships": folder.manifest.summary.get("memberships") or [],
+            "certificate": folder.certificate,
+            "log": [],
+        }
+
+    def _view_agents(self, now: float) -> RunView:
+        folder, agents = self._directory, self._agents
+        for one in agents:
+            one.read()
+        states = self._name_states(now)
+        shown = [one.view(states[one.agent], now) for one in agents]
+        memberships = [] if folder is None else folder.manifest.summary.get("memberships") or []
+        gathered = [] if folder is None else folder.evaluations
+        steps = [one["step"] for one in shown if one["step"] is not None and one["state"] not in ("missing", "left")]
+        return {
+            "title": self._title,
+            "own": agents[0].agent if len(agents) == 1 and agents[0].neighbours else None,
+            "state": self._name_run(states),
+            "step": max(steps, default=0),
+            "steps": max((int((one.report or {}).get("steps") or one.settings.steps) for one in agents), default=0),
+            "seconds": self._count_seconds(now),
+            "score": agents[0].score,
+            "agents": [*shown, *self._view_others(shown, now)],
+            "positions": self._positions,
+            "evaluations": gathered or self._read_evaluations(states),
+            "references": self._references or ({} if folder is None else folder.references),
+            "memberships": memberships or self._memberships.read(agents, self._began),
+            "certificate": None if folder is None else folder.certificate,
+            "log": [],
+        }
+
+    @property
+    def _title(self) -> str:
+        first, count = self._agents[0], len(self._agents)
+        known = max(first.num_agents, count)
+        return f"{first.name}, {known} agents" + (f", {count} of them here" if count < first.num_agents else "")
+
+    def _name_states(self, now: float) -> dict[int, str]:
+        """How the agents stand: one whose process has ended, or is silent, is missing where others run."""
+        found = {one.agent: one.name_state(now) for one in self._agents}
+        some_run = any(one.running and found[one.agent] != "silent" for one in self._agents)
+        lost = {"silent": "missing", "stopped": "missing" if some_run else "stopped"}
+        return {agent: lost.get(state, state) for agent, state in found.items()}
+
+    def _name_run(self, states: dict[int, str]) -> str:
+        if self._ended or (self._directory is not None and self._directory.state == "finished"):
+            return self._ended or "finished"
+        if self._directory is not None and self._directory.running:
+            return "training" if set(states.values()) - {"not started", "starting"} else "starting"
+        left = [state for state in states.values() if state not in ENDED]
+        if not left:
+            return "finished"
+        if all(state in ("not started", "starting") for state in left):
+            return "starting"
+        return "stopped" if all(state in ("stopped", "missing", "not started") for state in left) else "training"
+
+    def _view_others(self, shown: Sequence[AgentView], now: float) -> list[AgentView]:
+        """Agents whose folders are elsewhere, by what those at hand see of them."""
+        own, others = {one["agent"] for one in shown}, dict[int, str]()
+        for one in shown:
+            for link in one["neighbours"]:
+                z = link["neighbour"]
+                if z not in own and others.get(z) != "missing":
+                    others[z] = "training" if link["received"] else others.get(z, "not started")
+                    if z in one["waiting_for"] and one["waited"] >= LONG_WAIT:
+                        others[z] = "missing"
+        return [view_agent(z, None, state, None, None, None, now) for z, state in sorted(others.items())]
+
+    def _read_evaluations(self, states: dict[int, str]) -> list[EvaluationView]:
+        """Evaluations as one agent of the last membership has them, the same one as long as it is there."""
+        last = max(one.membership for one in self._agents)
+        able = [
+            one
+            for one in self._agents
+            if one.membership == last and states[one.agent] not in ("missing", "left") and one.evaluations.is_file()
+        ]
+        if able and self._evaluating not in able:
+            self._evaluating = able[0]
+        return (
+            self._evaluations.found
+            if self._evaluating is None
+            else self._evaluations.read(self._evaluating.evaluations)
+        )
+
+    def _count_seconds(self, now: float) -> float:
+        if self._directory is None:
+            return now - self._began
+        known = self._directory.manifest.summary.get("seconds")
+        return max(0.0, now - self._directory.began) if known is None else float(known)

@@ -1,0 +1,132 @@
+"""A run directory that is watched: what `gossamer train` has written of its run so far."""
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+
+from gossamer.agents.scores import choose_score
+from gossamer.data.tasks import infer_stored_task
+from gossamer.errors import GossamerError
+from gossamer.files import is_in_use
+from gossamer.report.live.certificates import view_stored_certificate
+from gossamer.report.live.evaluations import EvaluationFile, view_evaluation
+from gossamer.report.live.layout import Positions, place_agents
+from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links
+from gossamer.report.live.view import AgentView, CertificateView, EvaluationView
+from gossamer.runs.checkpoints import NEWEST
+from gossamer.runs.directory import read_references
+from gossamer.runs.documents import read_json
+from gossamer.runs.manifests import RunManifest
+from gossamer.runs.run_json import read_manifest, read_run_settings
+from gossamer.runs.tensors import read_arrays
+
+TOPOLOGY = "topology.json"
+
+
+class WatchedDirectory:
+    """A run directory. Files that grow or are replaced are read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.manifest = folder, read_manifest(folder)
+        self.settings = read_run_settings(folder)
+        self.steps = self.settings.steps
+        self._read_at = 0
+        self._evaluations = EvaluationFile(view_evaluation)
+        self._references: dict[str, list[EvaluationView]] = {}
+        self._references_at = 0
+        self._traffic: LinkTraffic | None = None
+        self.running = False
+        self.vertices, self._links = _read_network(folder)
+        self.score = choose_score(
+            self.settings.score, infer_stored_task(self.manifest.data.task, self.manifest.data.class_names)
+        ).key()
+
+    def read(self) -> RunManifest:
+        """What run.json says now."""
+        self.running = is_in_use(self.folder)
+        with contextlib.suppress(OSError, GossamerError):  # one that is being replaced is read the next time
+            changed = (self.folder / "run.json").stat().st_mtime_ns
+            if changed != self._read_at:
+                self.manifest, self._read_at = read_manifest(self.folder), changed
+                self.steps = read_run_settings(self.folder).steps
+                messages = self.manifest.summary.get("messages")
+                self._traffic = None if messages is None else LinkTraffic(messages["links"])
+        return self.manifest
+
+    @property
+    def state(self) -> str:
+        """How the run stands: "training", "finished" or "stopped"."""
+        return "finished" if self.manifest.complete else "training" if self.running else "stopped"
+
+    @property
+    def began(self) -> float:
+        """Start of the run, in seconds since 1970."""
+        return (self.folder / TOPOLOGY).stat().st_mtime
+
+    @property
+    def evaluations(self) -> list[EvaluationView]:
+        """The evaluations so far."""
+        return self._evaluations.read(self.folder / "metrics.jsonl")
+
+    @property
+    def references(self) -> dict[str, list[EvaluationView]]:
+        """Evaluations of the references that have been trained."""
+        path = self.folder / "references.jsonl"
+        with contextlib.suppress(OSError, GossamerError):
+            changed = path.stat().st_mtime_ns
+            if changed != self._references_at:
+                found = read_references(self.folder)
+                self._references = {name: list(map(view_evaluation, history)) for name, history in found.items()}
+                self._references_at = changed
+        return self._references
+
+    @property
+    def certificate(self) -> CertificateView | None:
+        """The certificate of the topology; None before a run has said how many data edges its links carry."""
+        kept = self.manifest.summary.get("edges_kept", self.manifest.plan and self.manifest.plan.edges_kept)
+        with contextlib.suppress(OSError, GossamerError, KeyError, TypeError, ValueError):
+            return None if kept is None else view_stored_certificate(read_json(self.folder / TOPOLOGY), float(kept))
+        return None
+
+    @property
+    def positions(self) -> Positions:
+        """Places of the agents."""
+        return place_agents(range(self.settings.agents), self._links)
+
+    def view_agents(self, step: int, now: float) -> list[AgentView]:
+        """The agents after so many steps; all of them stand where the run stands."""
+        traffic = self._traffic or LinkTraffic({"sender": k, "receiver": z} for k, z in self._links)
+        links = view_links(traffic, step, count_mixed(self.settings, step))
+        age = None
+        with contextlib.suppress(OSError):
+            age = max(0.0, now - (self.folder / NEWEST).stat().st_mtime)
+        return [
+            {
+                "agent": agent,
+                "state": "missing" if self.state == "stopped" else self.state,
+                "step": step,
+                "epoch": None,
+                "loss": None,
+                "vertices": self.vertices.get(agent, 0) if self.vertices else None,
+                "labels": None,
+                "waiting_for": [],
+                "waited": 0.0,
+                "refused": {},
+                "checkpoint_age": age,
+                "report_age": None,
+                "neighbours": links.get(agent, []),
+            }
+            for agent in range(self.settings.agents)
+        ]
+
+
+def _read_network(folder: Path) -> tuple[Counter[int], list[tuple[int, int]]]:
+    """Vertices by agent, and links; none where a rank has its own part alone."""
+    try:
+        arrays = read_arrays(folder / "network.safetensors")
+    except (OSError, GossamerError):
+        return Counter(), []
+    combination = arrays["combination"]
+    joined = (combination != 0).reshape(-1, *combination.shape[-2:]).any(0)
+    links = [(int(k), int(z)) for k, z in zip(*joined.nonzero(), strict=True) if k != z]
+    return Counter(map(int, arrays["assignment"])), links
