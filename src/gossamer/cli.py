@@ -27,6 +27,7 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "peer": "Train one agent with its neighbours, which run elsewhere.",
     "status": "Show where agents stand: step, loss, whom they wait for, epoch, refused messages, age of the last "
     "checkpoint.",
+    "watch": "Show a run on a page in the browser, while it goes on or when it has ended, until Ctrl-C.",
     "leave": "Let an agent leave its run: the others decide to go on without it, and its process ends.",
     "admit": "Admit a public key: whoever has its secret one may ask to join a run over a link to this agent.",
     "gather": "Join the folders of agents that have finished into one run directory, where they are all at hand.",

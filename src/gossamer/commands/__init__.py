@@ -4,6 +4,7 @@ The code is organised as follows:
     common     error messages, settings, data, progress
     options    one command-line option for each setting
     logs       log on standard error
+    watching   servers of a run's views, for --page and --metrics
     train      gossamer train
     predict    gossamer predict
     export     gossamer export
@@ -16,6 +17,7 @@ The code is organised as follows:
     keys       gossamer keys
     peer       gossamer peer
     status     gossamer status
+    watch      gossamer watch
     leave      gossamer leave
     admit      gossamer admit
     gather     gossamer gather

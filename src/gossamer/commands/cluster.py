@@ -19,7 +19,8 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, TensorBoard, with_settings
+from gossamer.commands.options import AsJson, Dataset, LogLevel, Metrics, RunDirectory, TensorBoard, with_settings
+from gossamer.commands.watching import WatchOptions, follow_training, watch_run
 from gossamer.engines.cluster.heartbeats import GIVE_UP
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
@@ -59,6 +60,7 @@ def cluster(
         ),
     ] = GIVE_UP,
     tensorboard: TensorBoard = None,
+    metrics: Metrics = None,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -66,16 +68,16 @@ def cluster(
 ) -> None:
     """Train as one rank of a PyTorch job, started by torchrun; each rank carries a share of the agents.
 
-    The first rank shows the progress and writes the run directory of gossamer train, which it needs to resume: when
-    torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In place of a data
-    set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
+    The first rank shows the progress, serves --metrics and writes the run directory of gossamer train, which it needs
+    to resume: when torchrun starts the ranks again after a failure, they go on from the last checkpoint in --out. In
+    place of a data set it takes a folder that gossamer shard --ranks has cut; then each rank reads its own part only.
     """
     logs.configure(log_level)
     from gossamer.commands.ranks import join_ranks
     from gossamer.report import terminal
 
     with join_ranks(give_up) as rank:
-        result, folder = _train(rank, dataset, out, resume, tensorboard, options)
+        result, folder = _train(rank, dataset, out, resume, tensorboard, metrics, options)
     if rank == 0 and as_json:
         print_json(result.summary)
     elif rank == 0:
@@ -91,7 +93,13 @@ def cluster(
 
 
 def _train(
-    rank: int, dataset: str | None, out: Path | None, resume: Path | None, tensorboard: Path | None, options: Options
+    rank: int,
+    dataset: str | None,
+    out: Path | None,
+    resume: Path | None,
+    tensorboard: Path | None,
+    metrics: str | None,
+    options: Options,
 ) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.engines.cluster import job
@@ -103,7 +111,11 @@ def _train(
         observers = make_observers(tensorboard if rank == 0 else None)
     if job.was_restarted() and out is not None and (out / "run.json").is_file():
         dataset, out, resume, options = None, None, out, {}
-    with keep_memory(), show_progress(quiet=rank != 0) as (display, should_stop, progress), ExitStack() as held:
+    with keep_memory(), show_progress(quiet=rank != 0) as (shown, should_stop, progress), ExitStack() as held:
+        with job.share_errors():
+            watch = held.enter_context(watch_run(WatchOptions(metrics=metrics if rank == 0 else None)))
+        title = str(dataset or resume or "digits")
+        display = held.enter_context(follow_training(watch, title, shown, should_stop))
         if dataset is not None and is_cut(Path(dataset)):
             if out is not None or resume is not None or set(options) - {"steps"}:
                 raise GossamerError(f"{dataset} has its own settings and folder; only --steps may be given with it")

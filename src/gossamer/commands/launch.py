@@ -1,6 +1,7 @@
 """`gossamer launch`: every agent as a process of its own on this machine, with one table for all."""
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,18 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RecordMessages, RunDirectory, with_settings
+from gossamer.commands.options import (
+    AsJson,
+    Dataset,
+    LogLevel,
+    Metrics,
+    Page,
+    PageTokenFile,
+    RecordMessages,
+    RunDirectory,
+    with_settings,
+)
+from gossamer.commands.watching import Watch, WatchOptions, join_displays, publish, say_how_to_see, watch_run
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 
@@ -29,6 +41,7 @@ if TYPE_CHECKING:
     from gossamer.api import Result
     from gossamer.launching import Launch
     from gossamer.peers.rehearsal.timeline import Timeline
+    from gossamer.report.live.log_lines import LogLines
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -37,6 +50,8 @@ gossamer launch cora --agents 6
 gossamer launch digits --agents 4 --steps 100 --update adam --step-size 0.01
 
 gossamer launch digits --agents 4 --steps 60 --record --out runs/recorded
+
+gossamer launch cora --agents 6 --page 127.0.0.1:8080
 
 gossamer launch --resume runs/cora-1
 
@@ -62,6 +77,9 @@ def launch(
         ),
     ] = None,
     record: RecordMessages = False,
+    page: Page = None,
+    page_token_file: PageTokenFile = None,
+    metrics: Metrics = None,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -79,46 +97,55 @@ def launch(
     from gossamer.peers.rehearsal.script import read_script
     from gossamer.runs import directory, new_folders
 
+    watched = WatchOptions(page, metrics, page_token_file)
     if resume is not None:
         if dataset is not None or out is not None or script is not None or options:
             raise GossamerError("--resume goes on with the launch's own settings; leave all other settings away")
-        with directory.lock_run(resume):
+        with directory.lock_run(resume), watch_run(watched) as watch:
             launched, folders = launching.resume_launch(resume)
-            result = _run_agents(launched, resume, folders, record, as_json)
+            result = _run_agents(launched, resume, folders, record, as_json, watch)
         folder = resume
     else:
         settings = combine_settings(dataset, options)
         events = () if script is None else read_script(script, settings)
-        graph = load_data(settings)
-        folder = out or new_folders.find_free_name(Path("runs"), graph.name)
-        new_folders.check_new(folder)
-        with show_progress() as (_, _, progress):
-            launched = launching.prepare(graph, settings, progress, events)
-        with new_folders.create_locked(folder):
-            folders = launching.cut_agents(launched, folder)
-            if script is not None:
-                launching.keep_script(script, folder)
-            result = _run_agents(launched, folder, folders, record, as_json)
+        with watch_run(watched) as watch:
+            graph = load_data(settings)
+            folder = out or new_folders.find_free_name(Path("runs"), graph.name)
+            new_folders.check_new(folder)
+            with show_progress() as (_, _, progress):
+                launched = launching.prepare(graph, settings, progress, events)
+            with new_folders.create_locked(folder):
+                folders = launching.cut_agents(launched, folder)
+                if script is not None:
+                    launching.keep_script(script, folder)
+                result = _run_agents(launched, folder, folders, record, as_json, watch)
+    say_how_to_see(watched, folder)
     if not result.complete:
         _say_how_to_go_on("train", folder)
         raise typer.Exit(INTERRUPTED)
 
 
-def _run_agents(launched: "Launch", folder: Path, folders: list[Path], record: bool, as_json: bool) -> "Result":
+def _run_agents(
+    launched: "Launch", folder: Path, folders: list[Path], record: bool, as_json: bool, watch: Watch | None
+) -> "Result":
     """Run the agents' processes to their end, gather their results and show them."""
     from gossamer import launching
     from gossamer.report import terminal
+    from gossamer.report.live.folders import FolderSource
     from gossamer.runs.memory import keep_memory
 
-    try:
-        timeline = _follow_agents(launched, folders, record)
-    except (KeyboardInterrupt, GossamerError):
-        if not launched.events:
-            _say_how_to_go_on("launch", folder)
-        raise
-    launched.run.seconds = timeline.seconds
-    with keep_memory(), show_progress() as (display, should_stop, _):
-        result = launching.gather_launch(launched, folders, folder, timeline, should_stop, display)
+    source = None if watch is None else FolderSource(watch.feed, watch.log, folder)
+    with nullcontext() if source is None else publish(source):
+        try:
+            timeline = _follow_agents(launched, folders, record, None if watch is None else watch.log)
+        except (KeyboardInterrupt, GossamerError):
+            if not launched.events:
+                _say_how_to_go_on("launch", folder)
+            raise
+        launched.run.seconds = timeline.seconds
+        with keep_memory(), show_progress() as (display, should_stop, _):
+            show = display if source is None else join_displays(display, source.follow)
+            result = launching.gather_launch(launched, folders, folder, timeline, should_stop, show)
     if as_json:
         print_json(result.summary)
         return result
@@ -130,7 +157,7 @@ def _run_agents(launched: "Launch", folder: Path, folders: list[Path], record: b
     return result
 
 
-def _follow_agents(launched: "Launch", folders: list[Path], record: bool) -> "Timeline":
+def _follow_agents(launched: "Launch", folders: list[Path], record: bool, log: "LogLines | None") -> "Timeline":
     """Run the agents' processes to their end, with what a script makes happen; show where they stand."""
     from gossamer.observers.plain_lines import make_event_writer, make_report_writer
     from gossamer.peers.evaluation_log import score_agents
@@ -140,7 +167,13 @@ def _follow_agents(launched: "Launch", folders: list[Path], record: bool) -> "Ti
     from gossamer.peers.staged_work import count_protocol_steps
     from gossamer.report import agent_tables
 
-    run, write_event = launched.run, make_event_writer(print_line)
+    run, print_event = launched.run, make_event_writer(print_line)
+
+    def write_event(text: str) -> None:
+        print_event(text)
+        if log is not None:
+            log.add("warning", text)
+
     score, steps = run.score.key(binned=True), count_protocol_steps(run.whole_settings)
     m, changes = run.deployment.num_agents, launched.may_change
     width = launched.graph.num_outputs

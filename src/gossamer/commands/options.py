@@ -55,6 +55,34 @@ RecordMessages = Annotated[
         "MB an agent).",
     ),
 ]
+Page = Annotated[
+    str | None,
+    typer.Option(
+        "--page",
+        metavar="HOST:PORT",
+        help="Show the run live in a browser at this address, such as 127.0.0.1:8080. Beyond this machine the page "
+        "asks for a token.",
+        show_default=False,
+    ),
+]
+PageTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--page-token-file",
+        metavar="FILE",
+        help="File with the token that the page asks for. [dim]\\[default: $GOSSAMER_PAGE_TOKEN, or a new one][/]",
+        show_default=False,
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Serve Prometheus metrics of the run at this address (pip install 'gossamer\\[metrics]').",
+        show_default=False,
+    ),
+]
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[
     Level,

@@ -4,19 +4,27 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from gossamer.commands import logs
 from gossamer.commands.common import err, print_error, print_json, report_errors
-from gossamer.commands.options import LogLevel, RecordMessages
+from gossamer.commands.options import LogLevel, Metrics, Page, PageTokenFile, RecordMessages
+from gossamer.commands.watching import Watch, WatchOptions, publish, watch_run
 from gossamer.files import PRIVATE
 from gossamer.peers.network.addresses import check_address
 
+if TYPE_CHECKING:
+    from gossamer.peers.process import PeerOptions
+    from gossamer.peers.progress import PeerReport
+
+SHOWN_EVERY = 1.0  # seconds between two reports to those who watch
 NEIGHBOUR_MISSING, LEFT_EARLY, WITHOUT_AGENT, TERMINATED = 4, 5, 6, 143  # exit codes
 EXAMPLES = """[bold]Examples[/]
 
@@ -27,6 +35,8 @@ gossamer peer shards/agent-3 --give-up 600
 gossamer peer shards/agent-3 --record
 
 gossamer peer shards/agent-3 --serve
+
+gossamer peer shards/agent-3 --page 127.0.0.1:8080 --metrics 127.0.0.1:9100
 """
 
 
@@ -65,6 +75,9 @@ def peer(
         typer.Option("--serve", help="Stay when all agents have finished, and answer gossamer predict, until Ctrl-C."),
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Print a line of JSON twice a second.")] = False,
+    page: Page = None,
+    page_token_file: PageTokenFile = None,
+    metrics: Metrics = None,
     lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     log_level: LogLevel = "info",
 ) -> None:
@@ -98,12 +111,31 @@ def peer(
     if report:
         options = replace(options, on_report=print_json, report_every=0.5, on_finished=lambda state: None)
     try:
-        with keep_memory():
-            run_peer(folder, options, insecure, check_address(listen, "--listen") if listen else None)
+        with (
+            watch_run(WatchOptions(page, metrics, page_token_file)) as watch,
+            nullcontext(options) if watch is None else _show(watch, folder, options) as told,
+            keep_memory(),
+        ):
+            run_peer(folder, told, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbourError, LeftEarlyError, RunWithoutAgentError) as error:
         codes = {MissingNeighbourError: NEIGHBOUR_MISSING, LeftEarlyError: LEFT_EARLY}
         print_error(error)
         raise typer.Exit(codes.get(type(error), WITHOUT_AGENT)) from None
+
+
+@contextmanager
+def _show(watch: Watch, folder: Path, options: "PeerOptions") -> "Iterator[PeerOptions]":
+    """Options by which the agent's reports go to those who watch it, too, at least once a second."""
+    from gossamer.report.live.own_page import PeerSource
+
+    source = PeerSource(watch.feed, watch.log, folder)
+
+    def pass_on(report: "PeerReport") -> None:
+        options.on_report(report)
+        source.follow(report)
+
+    with publish(source):
+        yield replace(options, on_report=pass_on, report_every=min(options.report_every, SHOWN_EVERY))
 
 
 def _show_result(folder: Path) -> None:

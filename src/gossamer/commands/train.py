@@ -18,7 +18,18 @@ from gossamer.commands.common import (
     report_errors,
     show_progress,
 )
-from gossamer.commands.options import AsJson, Dataset, LogLevel, RunDirectory, TensorBoard, with_settings
+from gossamer.commands.options import (
+    AsJson,
+    Dataset,
+    LogLevel,
+    Metrics,
+    Page,
+    PageTokenFile,
+    RunDirectory,
+    TensorBoard,
+    with_settings,
+)
+from gossamer.commands.watching import Watch, WatchOptions, follow_training, say_how_to_see, watch_run
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
@@ -35,6 +46,8 @@ gossamer train cora --agents 10 --topology ring
 gossamer train digits --layers chebyshev --order 2 --update adam --step-size 0.01
 
 gossamer train settings.toml --seed 1 --json
+
+gossamer train cora --agents 10 --page 127.0.0.1:8080
 
 gossamer train --resume runs/digits-1 --steps 1000
 
@@ -60,6 +73,9 @@ def train(
         ),
     ] = None,
     tensorboard: TensorBoard = None,
+    page: Page = None,
+    page_token_file: PageTokenFile = None,
+    metrics: Metrics = None,
     as_json: AsJson = False,
     log_level: LogLevel = "warning",
     *,
@@ -72,18 +88,24 @@ def train(
     Tables go to the terminal; weights, metrics and curves.png to the run directory.
     """
     logs.configure(log_level)
+    watched = WatchOptions(page, metrics, page_token_file)
     if resume is None:
-        result, folder = _train(combine_settings(dataset, options), out, secrets, tensorboard)
+        settings = combine_settings(dataset, options)
+        with watch_run(watched) as watch:
+            result, folder = _train(settings, out, secrets, tensorboard, watch)
     else:
         if dataset is not None or out is not None or secrets is not None or set(options) - {"steps"}:
             raise GossamerError("--resume goes on with the run's own settings; only --steps may be given with it")
-        result, folder = _resume(resume, options.get("steps"), tensorboard), resume
+        folder = resume
+        with watch_run(watched) as watch:
+            result = _resume(resume, options.get("steps"), tensorboard, watch)
     if as_json:
         print_json(result.summary)
     else:
         from gossamer.report import terminal
 
         terminal.show_result(Console(), result.run, result.summary, folder)
+    say_how_to_see(watched, folder)
     if not result.complete:
         err.print(
             f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "
@@ -94,7 +116,7 @@ def train(
 
 
 def _train(
-    settings: Settings, out: Path | None, secrets: Path | None, tensorboard: Path | None
+    settings: Settings, out: Path | None, secrets: Path | None, tensorboard: Path | None, watch: Watch | None
 ) -> "tuple[Result, Path]":
     from gossamer import api
     from gossamer.runs import new_folders
@@ -103,7 +125,11 @@ def _train(
     observers = make_observers(tensorboard)
     graph = load_data(settings)
     folder = out or new_folders.find_free_name(Path("runs"), graph.name)
-    with keep_memory(), show_progress() as (display, should_stop, progress):
+    with (
+        keep_memory(),
+        show_progress() as (display, should_stop, progress),
+        follow_training(watch, graph.name, display, should_stop) as show,
+    ):
         result = api.train(
             graph,
             settings,
@@ -111,19 +137,23 @@ def _train(
             secrets=secrets,
             observers=observers,
             should_stop=should_stop,
-            display=display,
+            display=show,
             progress=progress,
         )
     return result, folder
 
 
-def _resume(folder: Path, steps: int | None, tensorboard: Path | None) -> "Result":
+def _resume(folder: Path, steps: int | None, tensorboard: Path | None, watch: Watch | None) -> "Result":
     from gossamer import api, launching
     from gossamer.runs import directory
     from gossamer.runs.memory import keep_memory
 
     observers = make_observers(tensorboard)
-    with keep_memory(), show_progress() as (display, should_stop, _):
+    with (
+        keep_memory(),
+        show_progress() as (display, should_stop, _),
+        follow_training(watch, folder.name, display, should_stop, lambda: directory.read_references(folder)) as show,
+    ):
         if directory.is_unfinished_launch(folder):
-            return launching.simulate_rest(folder, steps, observers, should_stop, display)
-        return api.resume(folder, steps, observers=observers, should_stop=should_stop, display=display)
+            return launching.simulate_rest(folder, steps, observers, should_stop, show)
+        return api.resume(folder, steps, observers=observers, should_stop=should_stop, display=show)
