@@ -34,6 +34,7 @@ RANK = {
     "auditing": 10,
     "gathering": 10,
     "replaying": 10,
+    "reporting": 10,
     "launching": 11,
     "commands": 12,
     "cli": 13,

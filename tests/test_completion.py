@@ -48,7 +48,7 @@ def test_names_of_commands(tmp_path: Path) -> None:
         ("gossamer train ci", ["citeseer"]),
         ("gossamer topology --data pub", ["pubmed"]),
         ("gossamer train ./own", []),  # the shell itself offers files
-        ("gossamer trian rep", ["replay", "reproduce"]),  # after a mistyped command another
+        ("gossamer trian rep", ["replay", "report", "reproduce"]),  # after a mistyped command another
     ],
 )
 def test_options_and_their_names(line: str, offered: list[str], tmp_path: Path) -> None:

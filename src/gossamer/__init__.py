@@ -25,6 +25,7 @@ The code follows the paper's pipeline:
     auditing      what curious agents learn from a run
     gathering     agents' folders joined into one run
     replaying     a run whose agents left and joined, simulated to the same bits
+    reporting     reports of runs and of reproductions as HTML files
     launching     a run of one process for each agent on this machine
     commands      the sub-commands of `gossamer`
     cli           the sub-commands joined

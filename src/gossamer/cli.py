@@ -33,6 +33,7 @@ COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --h
     "gather": "Join the folders of agents that have finished into one run directory, where they are all at hand.",
     "replay": "Simulate a run whose agents left and joined in this process, and compare its end with the agents' "
     "weights.",
+    "report": "Write what a run did as one HTML file that loads nothing from elsewhere.",
     "reproduce": "Reproduce the paper's figures and tables, and check its claims one by one.",
     "docs": "List the pages of the documentation, or print one.",
 }

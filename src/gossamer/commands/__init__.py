@@ -23,5 +23,6 @@ The code is organised as follows:
     gather     gossamer gather
     replay     gossamer replay
     reproduce  gossamer reproduce
+    report     gossamer report
     docs       gossamer docs
 """

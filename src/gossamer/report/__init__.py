@@ -22,5 +22,6 @@ The code is organised as follows:
     live             runs that go on: the live page, Prometheus metrics
     web              style sheets and scripts of pages and reports in a browser
     guides           pages of the documentation
+    html             reports: one HTML file for runs and reproductions
     reconstructions  picture of an audit: features beside reconstructions
 """

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 COLOURS = {"distributed": "#0072B2", "centralised": "#D55E00", "graphless": "#7F7F7F"}
 LABELS = {"distributed": "distributed", "centralised": "centralised", "graphless": "graph-less"}
+# Of whole runs beside each other, of Okabe and Ito as well.
+RUN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 # Of messages by phase, of Okabe and Ito as well; they stand in pictures of bytes, where no model does.
 PHASE_COLOURS = {
     "forward": "#56B4E9",

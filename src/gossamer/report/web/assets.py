@@ -5,6 +5,7 @@ Scripts define `window.gossamer`; each function is described at its head in its 
     charts.js    gossamer.chart(element, spec): lines with a read-out by mouse, touch and keyboard
     map.js       gossamer.map(element, spec): agents and their links; gossamer.mapOf(view): the spec of a RunView
     bars.js      gossamer.bars(element, spec): stacked bars, such as bytes by phase
+    report.js    draws what a report asks for by the functions above; report.css lays reports out
 They insert what they are given as text, never as HTML. `house.css` has light and dark mode.
 
 A page that is one file has `inline_styles()` in a <style> and `inline_scripts()` in a <script> at the end of its

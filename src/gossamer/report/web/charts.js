@@ -2,7 +2,7 @@
 
    spec = {
      title: "Loss", label: "cross entropy of training vertices",    // the label stands beside the title
-     series: [{name, colour, points: [[x, y], ...], dash: "6 4", steps: true}],    // x ascends; y may be null: a gap
+     series: [{name, colour, points: [[x, y], ...], dash: "6 4", steps: true, marks: true}],    // x ascends; y null: a gap
      scale: "linear" or "log",     // of y; on a log scale values of 0 and below are gaps
      toggle: true,                 // a button that changes the scale
      format: gossamer.number,      // of values of y in the read-out
@@ -13,7 +13,7 @@
      empty: "no evaluation yet",   // shown while there is no point
    }
    `colour` is any CSS colour, such as "var(--distributed)" (also --centralised, --graphless). A series that is `steps`
-   keeps its value until the next point.
+   keeps its value until the next point; one of `marks` is points without a line.
 
    Returns {update(spec)}: draws again in the next frame. `update` takes the fields that have changed; arrays of points
    may grow in place. A curve of any length is drawn with at most four points for each pixel column: its first, last,
@@ -132,6 +132,10 @@ gossamer.chart = function (element, spec) {
     let bucket = []; // first, lowest, highest, last of a pixel column, as [index, x, y]
     let pen = false;
     let lastY = 0;
+    if (one.marks) {
+      const at = one.points.filter(([, y]) => usable(y)).map(([x, y]) => `M${frame.x(x).toFixed(1)} ${frame.y(y).toFixed(1)}h.01`);
+      return [at.join(""), at.length, 0];
+    }
     const emit = () => {
       const seen = new Set();
       for (const [index, x, y] of [...bucket].sort((a, b) => a[0] - b[0])) {
@@ -243,6 +247,7 @@ gossamer.chart = function (element, spec) {
       if (path.getAttribute("d") !== d) path.setAttribute("d", d);
       path.dataset.points = kept;
       path.dataset.name = one.name;
+      path.classList.toggle("marks", Boolean(one.marks));
       path.style.stroke = one.colour;
       if (one.dash) path.setAttribute("stroke-dasharray", one.dash);
     });

@@ -66,6 +66,7 @@ gossamer.map = function (element, spec) {
     shape("path", {class: "diamond", d: "M0 -7L7 0L0 7L-7 0Z"}));
   const dashes = shape("svg", {width: 26, height: 10, "aria-hidden": "true"},
     shape("line", {class: "added", x1: 0, x2: 26, y1: 5, y2: 5}));
+  const waitKey = node("span", {class: "key"}, "waited 0", node("span", {class: "shades", "aria-hidden": "true"}, ...swatches), longest);
   const addedKey = node("span", {class: "key"}, dashes, "link added to the data's");
   const missingKey = node("span", {class: "key"}, alarm, "missing");
   const wedge = shape("svg", {width: 26, height: 10, "aria-hidden": "true"}, shape("path", {class: "wedge", d: "M0 5L26 1V9Z"}));
@@ -76,7 +77,7 @@ gossamer.map = function (element, spec) {
     node("div", {class: "plot"}, svg, readout),
     node("div", {class: "keys"},
       node("span", {class: "key"}, wedge, widest),
-      node("span", {class: "key"}, "waited 0", node("span", {class: "shades", "aria-hidden": "true"}, ...swatches), longest),
+      waitKey,
       missingKey, addedKey)
   );
 
@@ -202,6 +203,7 @@ gossamer.map = function (element, spec) {
     if (!marks.has(current) && now.agents.length) setCurrent(now.agents[0].agent);
     setText(widest, `up to ${gossamer.bytes(Math.max(0, ...now.links.map((one) => one.bytes)))}`);
     setText(longest, gossamer.seconds(longestWait));
+    waitKey.hidden = now.links.length > 0 && now.links.every((one) => !gossamer.known(one.waited));
     addedKey.hidden = !now.links.some((one) => one.added);
     missingKey.hidden = !missing.length;
     if (!readout.hidden) show(Number(readout.dataset.agent));

@@ -1,0 +1,155 @@
+"""Facts of a run as its directory has them, without its data set: what most sections of a report show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from gossamer.array_types import Ints
+from gossamer.errors import GossamerError
+from gossamer.peers.rehearsal.timeline import TIMELINE_FILE
+from gossamer.runs.arrays import StoredArrays
+from gossamer.runs.directory import AGENTS_FOLDER, name_command, read_references
+from gossamer.runs.documents import validate
+from gossamer.runs.evaluations import check_order, read_evaluations
+from gossamer.runs.manifests import Evaluation, RunManifest
+from gossamer.runs.records import Record
+from gossamer.runs.run_json import find_run_folder, read_manifest, read_run_settings
+from gossamer.runs.settings import Settings
+from gossamer.runs.stored_results import (
+    AUDIT_FILE,
+    StoredAudit,
+    StoredCertificate,
+    StoredMembership,
+    StoredMessages,
+    StoredSummary,
+    StoredTimeline,
+    read_stored,
+)
+from gossamer.runs.tensors import read_arrays
+
+Kind = Literal["train", "launch", "cluster", "gather", "peer"]
+MAX_PICTURE_BYTES = 700_000  # beyond which a picture is named, not embedded
+SCRIPT_NAME = "rehearsal.toml"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """All that a run directory says; None or empty where it does not."""
+
+    folder: Path
+    kind: Kind
+    manifest: RunManifest
+    settings: Settings
+    summary: StoredSummary
+    evaluations: list[Record]
+    references: dict[str, list[Record]]
+    assignment: Ints | None  # a(i) [n]
+    certificate: StoredCertificate | None
+    timeline: StoredTimeline | None
+    audit: StoredAudit | None
+    pictures: Mapping[str, Path]  # "memberships", "reconstructions"
+    problems: tuple[str, ...]  # files that could not be read
+
+    @property
+    def name(self) -> str:
+        """The folder's name, under which a report shows the run."""
+        return self.folder.resolve().name or str(self.folder)
+
+    @property
+    def unfinished(self) -> str | None:
+        """How a run that has not ended goes on; None if it has ended."""
+        return None if self.manifest.complete else f"gossamer {name_command(self.folder)}"
+
+    @property
+    def score(self) -> str:
+        """Name of the score that is validated on."""
+        if self.summary.score:
+            return self.summary.score
+        if self.evaluations:
+            return self.evaluations[-1]["score"]
+        return "mse" if self.manifest.data.task == "regression" else "accuracy"
+
+    @property
+    def steps(self) -> int:
+        return self.manifest.step if self.summary.steps is None else self.summary.steps
+
+    @property
+    def messages(self) -> StoredMessages | None:
+        return self.summary.messages
+
+    @property
+    def memberships(self) -> list[StoredMembership]:
+        return self.summary.memberships or ([] if self.timeline is None else self.timeline.memberships)
+
+    @property
+    def scripted(self) -> bool:
+        """A rehearsal, whose script is in the directory."""
+        return (self.folder / SCRIPT_NAME).is_file()
+
+
+def read_run_facts(folder: Path) -> RunFacts:
+    """Read a run directory, or the folder of an agent that has finished."""
+    folder = find_run_folder(folder)
+    manifest, settings = read_manifest(folder), read_run_settings(folder)
+    problems: list[str] = []
+
+    def attempt(read: Any, *arguments: Any) -> Any:
+        """What a file says; a damaged one is a problem that the report names, as far as it can do without."""
+        try:
+            return read(*arguments)
+        except (GossamerError, OSError) as error:
+            problems.append(str(error).partition("\n")[0])
+            return None
+
+    summary = attempt(_read_summary, folder, manifest) or StoredSummary()
+    pictures = {name: folder / f"{name}.png" for name in ("memberships", "reconstructions")}
+    facts = RunFacts(
+        folder=folder,
+        kind=_find_kind(folder, manifest),
+        manifest=manifest,
+        settings=settings,
+        summary=summary,
+        evaluations=attempt(_read_history, folder / "metrics.jsonl") or [],
+        references=attempt(read_references, folder) or {},
+        assignment=attempt(_read_assignment, folder, settings.agents),
+        certificate=attempt(read_stored, StoredCertificate, folder / "topology.json", False),
+        timeline=attempt(read_stored, StoredTimeline, folder / TIMELINE_FILE),
+        audit=attempt(read_stored, StoredAudit, folder / AUDIT_FILE),
+        pictures={name: path for name, path in pictures.items() if path.is_file()},
+        problems=tuple(problems),
+    )
+    return facts
+
+
+def _find_kind(folder: Path, manifest: RunManifest) -> Kind:
+    """The command that wrote the directory, as far as it can be told: a rank's run of a whole data set is as train's,
+    and a simulation with the secrets of a launch is as gathered peers."""
+    if manifest.agent is not None:
+        return "peer"
+    if (folder / AGENTS_FOLDER).is_dir():
+        return "launch"
+    if manifest.plan is not None:
+        return "cluster"
+    return "gather" if manifest.secrets or not manifest.data.fingerprint else "train"
+
+
+def _read_summary(folder: Path, manifest: RunManifest) -> StoredSummary:
+    return validate(StoredSummary, dict(manifest.summary), f"{folder / 'run.json'}, summary")
+
+
+def _read_history(path: Path) -> list[Record]:
+    if not path.is_file():
+        return []
+    history = cast(list[Record], read_evaluations(path, Evaluation))
+    check_order(history, str(path))
+    return history
+
+
+def _read_assignment(folder: Path, agents: int) -> Ints | None:
+    path = folder / "network.safetensors"
+    if not path.is_file():
+        return None
+    found = read_arrays(path)
+    arrays = StoredArrays(path, found, f"expected those of {agents} agents")
+    return arrays.take_within("assignment", agents, len(found["assignment"]) if "assignment" in found else 0)

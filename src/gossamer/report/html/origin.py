@@ -1,0 +1,140 @@
+"""Settings and versions of a run, and how to reproduce it."""
+
+import shlex
+from typing import Any
+
+from gossamer.data.tasks import Task
+from gossamer.report.html.facts import SCRIPT_NAME, RunFacts
+from gossamer.report.html.markup import Content, PageSection, concatenate, note, paragraph, show_code, tabulate, unfold
+from gossamer.runs.presets import fit_defaults
+from gossamer.runs.run_json import GOSSAMER_VERSION
+from gossamer.runs.settings import Settings, make_settings
+
+
+def show_settings(facts: RunFacts) -> PageSection:
+    """Settings that differ from the defaults, then all of them."""
+    settings = facts.settings
+    chosen = find_chosen(settings, facts.manifest.data.task)
+    rows: list[list[Content]] = [["dataset", settings.dataset, ""]]
+    rows += [[name, _show(value), _describe(name)] for name, value in chosen.items()]
+    every: list[list[Content]] = [
+        [name, _show(getattr(settings, name)), _describe(name)] for name in Settings.model_fields
+    ]
+    headings = ["setting", "value", "meaning"]
+    few = tabulate("Settings that differ from the defaults", headings, rows, "settings", (1, 2))
+    whole = tabulate(f"All {len(every)} settings", headings, every, "settings", (1, 2))
+    return PageSection("settings", "Settings", few + unfold("All settings", whole))
+
+
+def find_chosen(settings: Settings, task: Task | None) -> dict[str, Any]:
+    """The settings, but for the data set, by which the defaults of their preset and of the task become these."""
+    stored = settings.model_dump()
+    base = make_settings({name: stored[name] for name in ("dataset", "preset", "privacy")}).model_dump()
+    if task is not None:
+        base |= {name: value for name, value in fit_defaults(task, None).items() if base[name] is None}
+    chosen = {name: value for name, value in stored.items() if value != base[name]}
+    named = {
+        name: stored[name] for name in ("preset", "privacy") if stored[name] != Settings.model_fields[name].default
+    }
+    return {**named, **chosen}
+
+
+def _describe(name: str) -> str:
+    return " ".join((Settings.model_fields[name].description or "").split())
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "by default"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def write_options(settings: Settings, task: Task | None) -> list[str]:
+    """The settings as options of a command, without the data set."""
+    words = []
+    for name, value in find_chosen(settings, task).items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is None or name == "threads":
+            continue
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{name.replace('_', '-')}")
+        else:
+            words += [flag, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)]
+    return words
+
+
+def show_origin(facts: RunFacts, missing: str | None) -> PageSection:
+    """Command lines, data set, seed and versions."""
+    settings, data = facts.settings, facts.manifest.data
+    versions: list[list[Content]] = [[name, version] for name, version in facts.manifest.versions.items()]
+    facts_of_data: list[list[Content]] = [
+        ["data set", settings.dataset],
+        ["name", data.name],
+        ["SHA-256 of its arrays", data.fingerprint or "not known: the vertices were with their sites"],
+        ["seed", str(settings.seed)],
+        ["run directory", facts.name],
+        ["this report by", f"gossamer {GOSSAMER_VERSION}"],
+    ]
+    given = "" if data.fingerprint else note("The data set is with the sites: no one command trains this run again.")
+    if missing is not None and data.fingerprint:
+        given = note(f"The data set could not be loaded when this report was written: {missing}")
+    return PageSection(
+        "reproduce",
+        "How to reproduce",
+        concatenate(
+            *(paragraph(words) + show_code(command) for words, command in write_commands(facts)),
+            given,
+            tabulate("Data and seed", ["", ""], facts_of_data, "settings", (1,)),
+            tabulate("Versions that the run was made with", ["package", "version"], versions, "settings", (1,)),
+        ),
+    )
+
+
+def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
+    """Command lines that make the run again, each with what it does."""
+    settings, name = facts.settings, facts.name
+    whole = [settings.dataset, *write_options(settings, facts.manifest.data.task)]
+
+    def join(*words: str) -> str:
+        return shlex.join(words)
+
+    report = ("This page", join("gossamer", "report", str(facts.folder)))
+    train = join("gossamer", "train", *whole)
+    if facts.kind == "launch":
+        script = ["--script", str(facts.folder / SCRIPT_NAME)] if facts.scripted else []
+        found = [("One process an agent on this machine", join("gossamer", "launch", *whole, *script))]
+        if not facts.memberships and not settings.public_randomness:
+            secrets = str(facts.folder / "secrets.json")
+            same = join("gossamer", "train", *whole, "--secrets", secrets)
+            found.append(("The same bits, simulated with the secrets of this run", same))
+        return [*found, report]
+    if facts.kind == "cluster":
+        cut = join("gossamer", "shard", *whole, "--ranks", "N", "--out", name)
+        ranks = join("torchrun", "--nproc-per-node", "N", "-m", "gossamer", "cluster", name)
+        return [("Shares cut for N ranks, then trained by them", f"{cut}\n{ranks}"), report]
+    if facts.kind == "gather":
+        cut = join("gossamer", "shard", *whole, "--out", "shards")
+        gathered = f"gossamer gather shards/agent-* --out {shlex.quote(name)}"
+        peers = f"{cut}\ngossamer peer shards/agent-K    # for each agent K, on its machine\n{gathered}"
+        if not facts.manifest.data.fingerprint:
+            return [
+                ("Gathered from the agents' folders", "gossamer gather AGENT... --out " + shlex.quote(name)),
+                report,
+            ]
+        return [
+            ("Peers, then gathered", peers),
+            ("All agents in one process, with other random numbers", train),
+            report,
+        ]
+    if facts.kind == "peer":
+        return [
+            (
+                "Gathered with all other agents' folders, the report covers the whole run",
+                "gossamer gather AGENT... --out RUN",
+            ),
+            report,
+        ]
+    ranks = join("torchrun", "--nproc-per-node", "2", "-m", "gossamer", "cluster", *whole)
+    return [("In one process", train), ("On two ranks", ranks), report]

@@ -1,0 +1,108 @@
+"""The certificate of a run's topology, and its messages by phase beside the paper's count."""
+
+from typing import Any
+
+from gossamer.machine import as_size
+from gossamer.report.html.agents_part import count_consensus_rounds
+from gossamer.report.html.facts import RunFacts
+from gossamer.report.html.markup import Content, Markup, PageSection, concatenate, draw, note, tabulate, unfold
+
+MOST_PAIRS = 60
+YES, NO = Markup('<span class="yes">holds</span>'), Markup('<span class="no">does not hold</span>')
+PHASE_NAMES = ("forward", "backward", "consensus")
+
+
+def show_topology(facts: RunFacts) -> PageSection:
+    """What was proved and measured of C."""
+    found = facts.certificate
+    title = "Topology's certificate"
+    if found is None:
+        return PageSection("topology", title, note("The run directory has no topology.json."))
+    if facts.settings.agents == 1:
+        return PageSection("topology", title, note("One agent talks to nobody."))
+    holds = {name: YES if yes else NO for name, yes in found.holds.items()}
+    wanted = "" if found.gap is None else f", asked for at most {1 - found.gap:g}"
+    needed, added, missing = (len(part) for part in (found.needed_links, found.added_links, found.missing_links))
+    rows: list[list[Content]] = [
+        [
+            "(A1) C is doubly stochastic and symmetric",
+            holds.get("A1"),
+            f"asymmetry {_short(found.asymmetry)}, row sums differ from 1 by {_short(found.row_error)}",
+        ],
+        ["(A2) spectral radius of C - 11'/m below 1", holds.get("A2"), f"{_long(found.spectral_radius)}{wanted}"],
+        ["(A3) no weight where there is no link", holds.get("A3"), f"largest {_short(found.off_links)}"],
+        ["rounds that divide the disagreement by 1000", "", "never" if found.rounds is None else f"{found.rounds}"],
+        ["links that the data needs", "", f"{needed}" + (f"; {missing} are missing" if missing else "")],
+        ["links added", "", f"{added}"],
+        ["data edges kept", "", _percent(facts.summary.edges_kept)],
+        ["zero entries of C", "", _percent(found.sparsity)],
+        ["objective of (29), weight on added links", "", _long(found.objective)],
+    ]
+    if found.lower_bound is not None:
+        rows.append(["lower bound, proved", "", _long(found.lower_bound)])
+    rows.append(["bytes of a consensus round", "", as_size(found.bytes_per_round)])
+    how = f"Topology {facts.settings.topology}, as measured before the first step"
+    table = tabulate(how, ["certificate", "", "measured"], rows, text_columns=(1, 2))
+    pairs = [f"{k}-{z}" for k, z in found.added_links]
+    shown = " ".join(pairs[:MOST_PAIRS]) + (" ... (all in topology.json)" if len(pairs) > MOST_PAIRS else "")
+    return PageSection("topology", title, concatenate(table, unfold("Links added", note(shown)) if pairs else ""))
+
+
+def _short(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1e}"
+
+
+def _long(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1%}"
+
+
+def show_messages(facts: RunFacts) -> PageSection:
+    """Rows and bytes of a step by phase, of the run, as float32 without compression, and as the paper counts."""
+    found, title = facts.messages, "Messages"
+    if found is None or facts.settings.agents == 1:
+        why = "One agent sends none." if facts.settings.agents == 1 else "Messages are counted when the run ends."
+        return PageSection("messages", title, note(why))
+    steps, mixed = facts.steps, count_consensus_rounds(facts)
+    times = {"forward": steps, "backward": steps, "consensus": mixed}
+    rows: list[list[Content]] = []
+    for phase in PHASE_NAMES:
+        volume = getattr(found, phase)
+        plain = getattr(found.plain, phase).bytes
+        name = Markup(f'<span class="phase {phase}">{phase}</span>')
+        row: list[Content] = [name, volume.rows, as_size(volume.bytes), as_size(plain)]
+        row += [found.paper.rows if phase == "forward" else None]
+        row += [as_size(found.paper.bytes) if phase == "forward" else None, as_size(volume.bytes * times[phase])]
+        rows.append(row)
+    ours = [getattr(found, phase) for phase in PHASE_NAMES]
+    whole = sum(volume.bytes * times[phase] for phase, volume in zip(PHASE_NAMES, ours, strict=True))
+    plain = sum(getattr(found.plain, phase).bytes for phase in PHASE_NAMES)
+    step_bytes = sum(volume.bytes for volume in ours)
+    rows.append(
+        ["all", sum(volume.rows for volume in ours), as_size(step_bytes), as_size(plain), None, None, as_size(whole)]
+    )
+    table = tabulate(
+        "Messages of a step by phase",
+        ["phase", "rows", "bytes", "plain float32", "rows, paper's count", "bytes, paper's count", f"{steps:,} steps"],
+        rows,
+    )
+    spec: dict[str, Any] = {
+        "title": "Bytes by phase",
+        "label": "of a step, beside the paper's count of the forward phase",
+        "rows": [
+            {"name": "sent", "values": {phase: getattr(found, phase).bytes for phase in PHASE_NAMES}},
+            {"name": "plain float32", "values": {phase: getattr(found.plain, phase).bytes for phase in PHASE_NAMES}},
+            {"name": "paper's count", "values": {"forward": found.paper.bytes}},
+        ],
+    }
+    remark = note(
+        "The paper (Sec. III-B) counts a row for every data edge between two agents, in both directions, in each "
+        "propagation of the forward phase. A training step sends less where neighbours share vertices or no training "
+        "vertex depends on a row. A row of consensus is one agent's weights"
+        f"{', or its tracker' if facts.settings.tracks else ''}, sent to one neighbour. One evaluation sends "
+        f"{found.evaluation.rows:,} rows ({as_size(found.evaluation.bytes)}) more."
+    )
+    return PageSection("messages", title, concatenate(draw("bars", spec, "Bytes by phase"), table, remark))

@@ -1,0 +1,228 @@
+"""Reports of runs: every section, whatever the run is called, in few bytes, the same each time."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report.html.made_runs import HOSTILE, lengthen, reproduce_fake, train_small, train_values
+
+from gossamer.auditing import AuditOptions, audit_run
+from gossamer.errors import GossamerError
+from gossamer.reporting import write_report
+
+SECTIONS = ["Summary", "Curves", "Agents", "Topology's certificate", "Messages", "Settings", "How to reproduce"]
+
+
+class Reader(HTMLParser):
+    """Text, tags and addresses of a page; the text of scripts and styles apart."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.data: list[str] = []
+        self._inside = ""
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag if tag in ("script", "style") else ""
+        if tag == "script" and ("type", "application/json") in attrs:
+            self._inside = "data"
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "srcset")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "data":
+            self.data.append(data)
+        elif not self._inside:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small(tmp_path_factory.mktemp("runs") / "one")
+
+
+def check_alone(page: Reader) -> None:
+    """Nothing is loaded, and no text of a run is markup."""
+    assert not [one for one in page.addresses if not one.startswith(("#", "data:"))]
+    assert not page.handlers
+    assert page.tags.count("script") == 1 + len(page.data)
+    for text in page.data:
+        json.loads(text)
+
+
+def test_a_classification_has_all_sections_and_its_numbers(run: Path) -> None:
+    written = write_report(run)
+    page = Reader(written.path)
+    check_alone(page)
+    assert written.path == run / "report.html"
+    assert set(SECTIONS) | {"Confusion matrix"} == set(written.sections)
+    summary = json.loads((run / "run.json").read_text())["summary"]
+    for model in ("distributed", "centralised", "graphless"):
+        assert f"{summary[model]['test']['accuracy']:.1%}" in page.text
+    assert f"{summary['messages']['paper']['rows']:,}" in page.text
+    assert "gossamer train digits --agents 3 --hidden 8 --steps 6 --evaluate-every 2" in page.text
+    assert "points higher than" in page.text or "points lower than" in page.text or "the same as" in page.text
+
+
+def test_the_confusion_matrix_has_every_test_vertex_once(run: Path) -> None:
+    text = write_report(run).path.read_text()
+    table = text[text.index("Test vertices: rows are actual classes") :].partition("</table>")[0]
+    counts = [int(found) for found in re.findall(r"% of the row\">(\d+)<", table)]
+    assert len(counts) == 100
+    right = sum(counts[11 * c] for c in range(10))
+    accuracy = json.loads((run / "run.json").read_text())["summary"]["distributed"]["test"]["accuracy"]
+    assert right / sum(counts) == pytest.approx(accuracy)
+
+
+def test_bytes_of_agents_add_up_to_those_of_the_run(run: Path) -> None:
+    from gossamer.report.html.agents_part import count_traffic
+    from gossamer.report.html.facts import read_run_facts
+
+    facts = read_run_facts(run)
+    out, back, degree = count_traffic(facts, 3)
+    assert facts.messages is not None
+    assert sum(out.values()) == sum(back.values()) == facts.messages.total_bytes
+    assert all(degree[k] for k in range(3))
+
+
+def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    first = write_report(run, out=tmp_path / "a" / "first.html").path.read_bytes()
+    assert write_report(run, out=tmp_path / "second.html").path.read_bytes() == first
+
+
+def test_real_values_have_errors_in_place_of_confusions(tmp_path: Path) -> None:
+    folder = train_values(tmp_path / "values")
+    written = write_report(folder)
+    page = Reader(written.path)
+    check_alone(page)
+    assert "Errors" in written.sections
+    assert "mean absolute" in page.text
+    assert any('"marks":true' in text for text in page.data)
+
+
+def test_without_the_data_set_the_page_says_what_is_missing(tmp_path: Path) -> None:
+    folder = train_values(tmp_path / "values")
+    (tmp_path / "line.npz").unlink()
+    written = write_report(folder)
+    text = Reader(written.path).text
+    assert "Predictions" in written.sections
+    assert text.count("cannot be loaded") >= 2
+    assert "Agents' scores and labels are missing" in text
+
+
+def test_an_audit_is_found(run: Path) -> None:
+    audit_run(run, AuditOptions(curious=[1], attack=False))
+    written = write_report(run)
+    text = Reader(written.path).text
+    (run / "audit.json").unlink()
+    assert "What the audit found" in written.sections
+    assert "Algebra: over 6 steps" in text
+    assert "What the audit found" not in write_report(run).sections
+
+
+def test_hostile_names_are_text(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "<img src=x onerror=alert(2)>"
+    shutil.copytree(run, folder)
+    content = json.loads((folder / "run.json").read_text())
+    content["data"] |= {"name": HOSTILE, "class_names": [f"{HOSTILE}{c}" for c in range(10)]}
+    content["settings"]["dataset"] = HOSTILE
+    content["versions"]["numpy"] = HOSTILE
+    (folder / "run.json").write_text(json.dumps(content))
+    for others in ([], [folder, run]):
+        page = Reader(write_report(folder, others, tmp_path / "page.html").path)
+        check_alone(page)
+        assert HOSTILE in page.text
+        assert folder.name in page.text
+        assert "img" not in page.tags
+
+
+def test_a_run_that_goes_on_is_reported_as_such(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "going on"
+    shutil.copytree(run, folder)
+    content = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**content, "complete": False, "step": 4, "summary": {}}))
+    (folder / "weights.safetensors").unlink()
+    text = Reader(write_report(folder).path).text
+    assert "Not finished: 4 of 6 steps" in text
+    assert "gossamer train --resume" in text
+    assert "holds no weights yet" in text
+
+
+def test_a_damaged_file_is_named_and_the_rest_reported(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(run, folder)
+    (folder / "topology.json").write_text("{}")
+    (folder / "metrics.jsonl").write_text('{"step": -1}\n')
+    text = Reader(write_report(folder).path).text
+    assert "topology.json is damaged" in text
+    assert "metrics.jsonl" in text
+
+
+@pytest.mark.slow
+def test_twenty_agents_and_ten_thousand_evaluations_stay_small(tmp_path: Path) -> None:
+    short = train_small(tmp_path / "short", agents=20, steps=2, evaluate_every=1)
+    folder = lengthen(short, tmp_path / "long", 10_000)
+    written = write_report(folder)
+    assert written.size == written.path.stat().st_size < 1_000_000
+    points = [
+        one["points"]
+        for text in Reader(written.path).data
+        for series in json.loads(text).get("choices", {}).values()
+        for one in series
+    ]
+    assert all(len(one) <= 480 for one in points)
+    assert all(one[0][0] == 0 and one[-1][0] == 9_999 for one in points)
+
+
+def test_runs_side_by_side(run: Path, tmp_path: Path) -> None:
+    other = train_small(tmp_path / "one", agents=2, baselines=False)
+    written = write_report(run, [other], tmp_path / "both.html")
+    page = Reader(written.path)
+    check_alone(page)
+    assert written.sections[0] == "Comparison"
+    assert "one (1)" in page.text
+    assert "one (2)" in page.text
+    table = written.path.read_text().partition("Settings and versions in which they differ")[2].partition("</table>")[0]
+    assert set(re.findall(r'<th scope="row">([\w ]+)</th>', table)) == {"agents", "baselines"}
+
+
+def test_runs_of_other_data_stand_apart(run: Path, tmp_path: Path) -> None:
+    values = train_values(tmp_path / "values")
+    page = Reader(write_report(run, [values], tmp_path / "both.html").path)
+    assert "their scores do not compare" in page.text
+
+
+def test_a_reproduction(tmp_path: Path, run: Path) -> None:
+    folder = reproduce_fake(tmp_path / "reproduction")
+    written = write_report(folder)
+    page = Reader(written.path)
+    check_alone(page)
+    assert written.sections == ["Verdicts", "Fig. 2, sparsity of C", "Fig. 6, rarer consensus", "How to reproduce"]
+    assert page.tags.count("img") == 2
+    assert page.text.count("17.5 %") == 2
+    assert "not confirmed" in page.text
+    assert "Not reproduced in this folder: Fig. 3" in page.text
+    assert write_report(folder / "fig2").sections == ["Verdicts", "Fig. 2, sparsity of C", "How to reproduce"]
+    with pytest.raises(GossamerError, match="--compare takes run directories"):
+        write_report(folder, [run])
+
+
+def test_mistakes_are_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(GossamerError, match="is not a run directory"):
+        write_report(tmp_path)
+    with pytest.raises(GossamerError, match="is a folder; --out takes the file"):
+        write_report(run, out=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GossamerError, match="give another file with --out"):
+        write_report(run, out=tmp_path / "file" / "report.html")
