@@ -188,6 +188,7 @@ def test_a_machine_that_is_silent_does_not_hide_others(monkeypatch: pytest.Monke
     ("text", "expected"),
     [
         ("10.0.0.1:9100", ("10.0.0.1", 9100)),
+        ("9100", ("127.0.0.1", 9100)),
         ("[::1]:9100", ("::1", 9100)),
         ("http://host-1:9100/metrics", ("host-1", 9100)),
     ],
@@ -196,7 +197,9 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parse_metrics_address(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "host", ":9100", "host:0", "host:70000", "host:x", "https://host:1", "a:1/other"])
+@pytest.mark.parametrize(
+    "text", ["", "host", ":9100", "host:0", "host:70000", "host:x", "0", "99999", "https://host:1", "a:1/other"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(GossamerError, match="HOST:PORT"):
         parse_metrics_address(text)

@@ -159,6 +159,16 @@ def test_a_client_may_ask_for_some_families(feed: Feed, url: str) -> None:
     assert {name for name, _ in parse(text)} == {"gossamer_run_step", "gossamer_agent_sent_bytes_total"}
 
 
+def test_who_asks_too_often_gets_the_same_text(feed: Feed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.report.live.metrics.rest_after", lambda work, share: LIMIT)
+    feed.publish(make_view())
+    first = request(url)
+    feed.publish(make_view(own=0))
+    assert request(url) == first
+    monkeypatch.undo()
+    assert "gossamer_agent_loss" in request(url, "/metrics?name[]=gossamer_agent_loss")[2]
+
+
 def test_there_is_nothing_but_metrics_to_get(url: str) -> None:
     code, kind, _ = request(url)
     assert code == 200

@@ -3,6 +3,7 @@
 The code is organised as follows:
     view             the view of a run that pages and metrics show
     feed             the latest view, handed from the run to those who watch it
+    pace             the processor time that showing a run may take
     publisher        the thread that asks a source for views
     simulation       source: a run in this process
     own_page         source: the agent of this process

@@ -4,15 +4,18 @@ import contextlib
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence, Set
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gossamer.errors import GossamerError
 from gossamer.report.live.feed import Feed
+from gossamer.report.live.pace import METRICS_SHARE, rest_after
 
 MAX_REQUESTS = 16  # that are answered at a time; others find their connection closed
+MAX_SELECTIONS = 8  # of families that are kept as text
 REQUEST_SECONDS = 10.0  # without a byte, after which a connection is closed
 POLL_SECONDS = 0.2  # between two looks at whether to stop
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # what every version of Prometheus reads
@@ -69,7 +72,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, family: int, address: tuple[str, int], registry: Any) -> None:
         self.address_family = family
-        self.registry = registry
+        self.text = _Text(registry)
         self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         super().__init__(address, _Handler)
 
@@ -93,11 +96,37 @@ class _Server(ThreadingHTTPServer):
         """Print nothing: a client that goes away in the middle is no fault."""
 
 
+class _Text:
+    """The registry as text, which is written anew at a pace that costs the run little; those who ask meanwhile get the
+    last one."""
+
+    def __init__(self, registry: Any) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._written: dict[frozenset[str], tuple[bytes, float]] = {}  # by names, with the time until which it is kept
+
+    def write(self, names: Sequence[str]) -> bytes:
+        """All families, or those with some names."""
+        from prometheus_client import generate_latest
+
+        wanted = frozenset(name.removesuffix("_total") for name in names)
+        with self._lock:
+            text, until = self._written.get(wanted, (b"", 0.0))
+            if time.monotonic() >= until:
+                began = time.thread_time()
+                text = generate_latest(_Selection(self._registry, wanted) if wanted else self._registry)
+                until = time.monotonic() + rest_after(time.thread_time() - began, METRICS_SHARE)
+                if len(self._written) >= MAX_SELECTIONS:
+                    self._written.clear()
+                self._written[wanted] = text, until
+        return text
+
+
 class _Selection:
     """The families of a registry that have some names."""
 
-    def __init__(self, registry: Any, names: Sequence[str]) -> None:
-        self._registry, self._names = registry, frozenset(name.removesuffix("_total") for name in names)
+    def __init__(self, registry: Any, names: Set[str]) -> None:
+        self._registry, self._names = registry, names
 
     def collect(self) -> Iterator[Any]:
         return (family for family in self._registry.collect() if family.name in self._names)
@@ -110,13 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer /metrics; with `name[]` only these families."""
-        from prometheus_client import generate_latest
-
         url = urlsplit(self.path)
         if url.path == "/metrics":
-            names = parse_qs(url.query).get("name[]")
-            registry = _Selection(self.server.registry, names) if names else self.server.registry
-            self._answer(200, generate_latest(registry), CONTENT_TYPE)
+            self._answer(200, self.server.text.write(parse_qs(url.query).get("name[]", [])), CONTENT_TYPE)
         elif url.path == "/":
             self._answer(200, b"Metrics of a Gossamer run: /metrics\n")
         else:

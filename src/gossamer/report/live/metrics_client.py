@@ -50,14 +50,17 @@ class UnreadMetrics(TypedDict):
 
 
 def parse_metrics_address(text: str) -> tuple[str, int]:
-    """HOST:PORT, or the URL that a run prints."""
+    """HOST:PORT, the URL that a run prints, or a PORT alone on this machine."""
+    given = f"127.0.0.1:{text}" if re.fullmatch("[0-9]{1,5}", text) else text
     try:
-        url = urlsplit(text if "://" in text else f"http://{text}")
+        url = urlsplit(given if "://" in given else f"http://{given}")
         if url.scheme == "http" and url.hostname and url.port and url.path in ("", "/", "/metrics"):
             return url.hostname, url.port
     except ValueError:
         pass
-    raise GossamerError(f"--metrics should be HOST:PORT, such as 10.0.0.1:9100, found {shown(text)}")
+    raise GossamerError(
+        f"--metrics: expected HOST:PORT, such as 10.0.0.1:9100, or a PORT on this machine, found {shown(text)}"
+    )
 
 
 def read_metrics(addresses: Sequence[str], seconds: float) -> "tuple[list[AgentStatus], list[UnreadMetrics]]":

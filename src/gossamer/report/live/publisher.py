@@ -1,8 +1,7 @@
 """The publisher of a run's view: a thread that asks the run's source for a view when something has changed.
 
 Whoever trains notes that something has changed, which costs an assignment. Views follow each other after EVERY seconds,
-those that are urgent after PROMPT; a source whose views take long to make is asked less often, so that they never take
-more than MOST_LOAD of a processor.
+those that are urgent after PROMPT; a source whose views take long to make is asked less often (pace.py).
 """
 
 import threading
@@ -10,11 +9,11 @@ import time
 from collections.abc import Callable
 
 from gossamer.report.live.feed import Feed
+from gossamer.report.live.pace import VIEW_SHARE, rest_after
 from gossamer.report.live.view import RunView
 
 EVERY = 1.0  # seconds between two views
 PROMPT = 0.1  # seconds between two of which the later one is urgent: an evaluation, a line of the log
-MOST_LOAD = 0.01  # of a processor that making views may take
 
 
 class Publisher:
@@ -53,6 +52,6 @@ class Publisher:
             if self._changed or self._always:
                 self._changed = False
                 self._feed.publish(self._build())
-            rest = max(PROMPT, (time.thread_time() - began) / MOST_LOAD)
+            rest = max(PROMPT, rest_after(time.thread_time() - began, VIEW_SHARE))
             if not self._ends.wait(rest):
                 self._hurry.wait(EVERY - min(rest, EVERY))

@@ -1,8 +1,8 @@
 """Server-sent events of a page: first the whole view, then what is new; each stream paces itself by its own work.
 
-A stream's thread may use a small share of one processor: it waits after an event in proportion to the thread CPU time
-that the event took and to the number of streams. Views that are published meanwhile are skipped; the next event has all
-that is new since the last one.
+A stream's thread may use a small share of one processor (pace.py): it waits after an event in proportion to the thread
+CPU time that the event took and to the number of streams. Views that are published meanwhile are skipped; the next
+event has all that is new since the last one.
 """
 
 import select
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 from gossamer.report.live.changes import compare, snapshot
 from gossamer.report.live.feed import Feed
+from gossamer.report.live.pace import PAGE_SHARE, rest_after
 from gossamer.report.web.assets import as_json
 
 MAX_STREAMS = 32
-PROCESSOR_SHARE = 0.005  # of one processor, for all streams together
 PAUSE = 0.25  # seconds between events, at least
 MAX_PAUSE = 5.0  # at most, whatever the work
 HEARTBEAT = 10.0  # seconds
@@ -78,7 +78,7 @@ class Streams:
                 spoken = time.monotonic()
 
     def _rest(self, work: float) -> None:
-        self._stopping.wait(min(max(PAUSE, work * self._count / PROCESSOR_SHARE), MAX_PAUSE))
+        self._stopping.wait(min(max(PAUSE, rest_after(work * self._count, PAGE_SHARE)), MAX_PAUSE))
 
 
 def _is_connected(connection: socket.socket) -> bool:
