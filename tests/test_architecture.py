@@ -17,6 +17,7 @@ RANK = {
     "generators": 0,
     "machine": 0,
     "files": 1,
+    "projects": 2,
     "layer_specs": 1,
     "data": 2,
     "assignment": 3,

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Sequence
@@ -55,11 +56,17 @@ def list_package() -> set[str]:
     return {path.relative_to(source).as_posix() for path in files}
 
 
+def list_pages() -> set[str]:
+    """The pages of the documentation, as a wheel names them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return set(tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
+
+
 def check_wheel(path: Path) -> None:
-    """Require the whole package, its licence, the service, and nothing else."""
+    """Require the whole package, the pages, the licence, the service, and nothing else."""
     names = {name for name in zipfile.ZipFile(path).namelist() if not name.endswith("/")}
     inside = {name for name in names if ".dist-info/" not in name and ".data/" not in name}
-    package = list_package()
+    package = list_package() | list_pages()
     require(inside == package, f"{path.name} differs from src/gossamer by {sorted(inside ^ package)[:9]}")
     require("gossamer/py.typed" in names, "py.typed is missing: users' type checkers would not read the annotations")
     require(any(name.endswith("/licenses/LICENSE") for name in names), "the licence is missing")
@@ -103,6 +110,10 @@ def try_quickstart(commands: Path, folder: Path) -> None:
     require("distributed" in printed and (folder / "runs" / "digits-1" / "curves.png").is_file(), printed)
     run([gossamer, "predict", "runs/digits-1"], folder)
     run([gossamer, "launch", "--agents", "3", "--steps", "20"], folder)
+    require("# Training" in run([gossamer, "docs", "training"], folder), "no pages")
+    run([gossamer, "new", "mine"], folder)
+    run([python, "prepare.py"], folder / "mine")
+    run([gossamer, "train", "settings.toml"], folder / "mine")
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     require(code is not None, "the README shows no Python")
     printed = run([python, "-c", code[1] if code else ""], folder)

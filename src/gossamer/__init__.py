@@ -27,6 +27,7 @@ The code follows the paper's pipeline:
     replaying     a run whose agents left and joined, simulated to the same bits
     reporting     reports of runs and of reproductions as HTML files
     launching     a run of one process for each agent on this machine
+    projects      the folder of a new project
     commands      the sub-commands of `gossamer`
     cli           the sub-commands joined
 and stands on

@@ -13,6 +13,7 @@ from gossamer.runs.hints import make_hint
 
 UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that newer versions of typer have
 COMMANDS = {  # as the docstrings of the modules in gossamer.commands begin: --help imports none of them
+    "new": "Write a small project to start from: settings, a script that prepares your data, and what to run.",
     "train": "Train a graph neural network across agents, simulated on this machine.",
     "predict": "Run distributed inference with a trained run's weights and write every vertex's class or value as CSV.",
     "export": "Write a trained run's network as a PyTorch model file in PyTorch Geometric's names, with a model card "

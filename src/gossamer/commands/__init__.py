@@ -5,6 +5,7 @@ The code is organised as follows:
     options    one command-line option for each setting
     logs       log on standard error
     watching   servers of a run's views, for --page and --metrics
+    new        gossamer new
     train      gossamer train
     predict    gossamer predict
     export     gossamer export
