@@ -6,7 +6,7 @@
      scale: "linear" or "log",     // of y; on a log scale values of 0 and below are gaps
      toggle: true,                 // a button that changes the scale
      format: gossamer.number,      // of values of y in the read-out
-     xName: "step", xRange: [0, 500],    // the range widens to the points
+     xName: "step", xUnit: "", xRange: [0, 500],    // the range widens to the points
      xFormat: gossamer.count,
      yRange: [0, 1],               // the least range; it widens to the points
      height: 220,                  // in pixels; the width is that of `element`
@@ -24,7 +24,7 @@ gossamer.chart = function (element, spec) {
   const {node, shape, setText} = gossamer;
   const now = {
     title: "", label: "", series: [], scale: "linear", toggle: false, format: gossamer.number, xName: "step",
-    xRange: null, xFormat: gossamer.count, yRange: null, height: 220, empty: "no evaluation yet", ...spec,
+    xUnit: "", xRange: null, xFormat: gossamer.count, yRange: null, height: 220, empty: "no evaluation yet", ...spec,
   };
   const MARGIN = {left: 52, right: 14, top: 10, bottom: 26};
   const hidden = new Set();
@@ -71,12 +71,13 @@ gossamer.chart = function (element, spec) {
     const rough = span / Math.max(count, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
     const share = rough / power;
-    return (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10) * power;
+    return (share <= 1 ? 1 : share <= 2 ? 2 : share <= 2.5 ? 2.5 : share <= 5 ? 5 : 10) * power;
   }
 
   function linearTicks(low, high, count) {
     const step = niceStep(high - low, count);
-    const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    const exponent = Math.floor(Math.log10(step) + 1e-9);
+    const digits = Math.max(0, -exponent + (Math.abs(step / 10 ** exponent - 2.5) < 1e-9 ? 1 : 0));
     const ticks = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
     const text = (value) => (Math.abs(value) >= 1e5 ? value.toExponential(0).replace("e+", "e") : value.toFixed(digits));
@@ -176,6 +177,10 @@ gossamer.chart = function (element, spec) {
     const across = linearTicks(frame.left, frame.right, Math.max(2, Math.floor(frame.wide / 90)));
     const down = Math.max(2, Math.floor(frame.tall / 36));
     const upward = now.scale === "log" ? logTicks(frame.low, frame.high, down) : linearTicks(frame.low, frame.high, down);
+    if (now.format === gossamer.percent) {
+      const digits = upward.length > 1 && upward[1][0] - upward[0][0] < 0.0099 ? 1 : 0;
+      for (const tick of upward) tick[1] = `${(100 * tick[0]).toFixed(digits)} %`;
+    }
     for (const [value, text] of upward) {
       const y = frame.y(value);
       grid.append(
@@ -183,7 +188,9 @@ gossamer.chart = function (element, spec) {
         shape("text", {x: MARGIN.left - 8, y: y + 4, "text-anchor": "end", text})
       );
     }
-    for (const [value, text] of across) {
+    if (across.length) across[0][1] = `${now.xName} ${across[0][1]}`;
+    for (const [value, bare] of across) {
+      const text = bare + now.xUnit;
       grid.append(shape("text", {x: frame.x(value), y: height - 6, "text-anchor": "middle", text}));
     }
   }
@@ -194,8 +201,8 @@ gossamer.chart = function (element, spec) {
     if (names.join("\n") !== old.join("\n")) {
       legend.replaceChildren(
         ...now.series.map((one) => {
-          const line = shape("line", {x1: 1, x2: 19, y1: 5, y2: 5, "stroke-dasharray": one.dash, style: {stroke: one.colour}});
-          const key = shape("svg", {width: 20, height: 10, "aria-hidden": "true"}, line);
+          const line = shape("line", {x1: 1, x2: 17, y1: 5, y2: 5, "stroke-dasharray": one.dash, style: {stroke: one.colour}});
+          const key = shape("svg", {width: 18, height: 10, "aria-hidden": "true"}, line);
           const button = node("button", {type: "button", "data-name": one.name, title: "show or hide this curve"}, key);
           button.append(node("span", {text: one.name}), node("b", {}));
           button.addEventListener("click", () => {

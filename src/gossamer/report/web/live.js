@@ -8,9 +8,9 @@
   const ENDED = ["finished", "stopped"];
   const REFERENCES = {centralised: "centralised", graphless: "graph-less"};
   const ASSUMPTIONS = {
-    A1: "links follow the data's edges",
-    A2: "the graph of agents is connected",
-    A3: "weights are symmetric, rows sum to one",
+    A1: "weights are symmetric and doubly stochastic",
+    A2: "spectral radius below one: agents come to agree",
+    A3: "no weight without a link",
   };
   const AGAIN = 3000; // milliseconds
   const MAX_ROWS = 10; // of bars
@@ -24,8 +24,8 @@
     return values.reduce((total, value) => total + value, 0);
   }
 
-  const percentScores = ["accuracy", "auc", "f1", "micro-f1", "macro-f1"];
-  const scoreFormat = (name) => (percentScores.some((one) => name.toLowerCase().includes(one)) ? gossamer.percent : gossamer.number);
+  const scoreFormat = (name) => (name === "accuracy" ? gossamer.percent : gossamer.number);
+  const scoreName = () => view.score.replaceAll("_", " ");
 
   function last(rows, name) {
     for (let k = rows.length - 1; k >= 0; k -= 1) if (gossamer.known(rows[k][name])) return rows[k][name];
@@ -44,7 +44,7 @@
     byId("progress").setAttribute("aria-valuenow", view.step);
     setText(byId("step"), `${gossamer.count(view.step)} of ${gossamer.count(view.steps)}`);
     setText(byId("seconds"), gossamer.seconds(view.seconds));
-    setText(byId("score-name"), `validation ${view.score}`);
+    setText(byId("score-name"), `validation ${scoreName()}`);
     setText(byId("score"), scoreFormat(view.score)(last(view.evaluations, "validation")));
     setText(byId("loss"), gossamer.number(last(view.evaluations, "loss")));
     const sent = view.agents.map((one) => sum(one.neighbours.map((link) => sum(Object.values(link.sent)))));
@@ -83,7 +83,7 @@
 
   function showCurves() {
     const xRange = [0, Math.max(view.steps, 1)];
-    scoreChart.update({title: "Score", label: `${view.score} of validation vertices`, series: seriesOf("validation"), xRange, format: scoreFormat(view.score)});
+    scoreChart.update({title: "Score", label: `${scoreName()} of validation vertices`, series: seriesOf("validation"), xRange, format: scoreFormat(view.score)});
     lossChart.update({series: seriesOf("loss"), xRange});
     const points = pointsOf("distributed", view.evaluations, "disagreement");
     disagreement.update({series: some(points) ? [{name: "distributed", colour: "var(--distributed)", points}] : [], xRange});
@@ -99,7 +99,7 @@
   };
 
   function showTraffic() {
-    map.update({...gossamer.mapOf(view), title: view.own === null ? "Agents" : "This agent and its neighbours"});
+    map.update({...gossamer.mapOf(view), height: view.agents.length > 60 ? 640 : 500, title: view.own === null ? "Agents" : "This agent and its neighbours"});
     const all = {};
     let rows = view.agents.map((one) => ({
       name: String(one.agent), colour: gossamer.agentColour(one.agent),
@@ -115,15 +115,15 @@
     const most = rows.map((row) => [sum(Object.values(row.values)), row]).filter(([size]) => size > 0);
     most.sort((a, b) => b[0] - a[0]);
     const shown = most.length > 1 ? most.slice(0, MAX_ROWS).map(([, row]) => row) : [];
-    const rest = most.length > MAX_ROWS ? `, the ${MAX_ROWS} that sent most below` : "";
-    bars.update({label: `sent so far${rest}`, rows: [{name: "all", values: all}], scale: "own"});
-    agentBars.update({rows: shown});
+    bars.update({rows: [{name: "all", values: all}], scale: "own"});
+    const rest = most.length > MAX_ROWS ? `, the ${MAX_ROWS} that sent most` : "";
+    agentBars.update({title: own ? "By neighbour" : `By agent${rest}`, rows: shown});
     byId("agent-bars").hidden = !shown.length;
   }
 
   byId("bytes").after(node("div", {id: "agent-bars", hidden: true}));
   byId("bytes").append(byId("agent-bars"));
-  const agentBars = gossamer.bars(byId("agent-bars"), {legend: false});
+  const agentBars = gossamer.bars(byId("agent-bars"), {legend: false, title: " "});
 
   // --- the table of agents ------------------------------------------------------------------------------------------
   const COLUMNS = [
@@ -131,13 +131,13 @@
     {name: "state", value: (one) => one.state},
     {name: "step", n: true, value: (one) => one.step, text: gossamer.count},
     {name: "loss", n: true, value: (one) => one.loss, text: gossamer.number},
-    {name: "vertices", n: true, value: (one) => one.vertices, text: gossamer.count},
-    {name: "labels", n: true, value: (one) => one.labels, text: gossamer.count},
+    {name: "vertices", n: true, optional: true, value: (one) => one.vertices, text: gossamer.count},
+    {name: "labels", n: true, optional: true, value: (one) => one.labels, text: gossamer.count},
     {name: "waits for", value: (one) => (one.waiting_for.length ? one.waited : 0), wide: true,
       text: (value, one) => (one.waiting_for.length ? `${few(one.waiting_for, 6)}, ${gossamer.seconds(value)}` : "")},
     {name: "refused", n: true, value: (one) => sum(Object.values(one.refused)), text: gossamer.count},
-    {name: "saved", title: "age of the last checkpoint", n: true, value: (one) => one.checkpoint_age, text: (value) => (value === null ? "\u2013" : gossamer.seconds(value))},
-    {name: "seen", title: "time since its last report", n: true, value: (one) => one.report_age, text: (value) => (value === null ? "\u2013" : gossamer.seconds(value))},
+    {name: "saved", title: "age of the last checkpoint", n: true, optional: true, value: (one) => one.checkpoint_age, text: gossamer.seconds},
+    {name: "seen", title: "time since its last report", n: true, optional: true, value: (one) => one.report_age, text: gossamer.seconds},
   ];
   const rows = new Map();
   let order = {column: 0, down: false};
@@ -173,6 +173,9 @@
 
   function showAgents() {
     const body = byId("agents").tBodies[0];
+    COLUMNS.forEach((column, place) => {
+      if (column.optional) byId("agents").classList.toggle(`without-${place}`, view.agents.every((one) => column.value(one) === null));
+    });
     [...byId("agents").tHead.rows[0].cells].forEach((cell, place) => {
       cell.setAttribute("aria-sort", place !== order.column ? "none" : order.down ? "descending" : "ascending");
     });
@@ -233,7 +236,7 @@
   }
 
   const members = gossamer.chart(byId("members-chart"), {
-    title: "Memberships", label: "agents that take part", xName: "after", xFormat: gossamer.seconds, format: gossamer.count, height: 130,
+    title: "Memberships", label: "agents that take part", xName: "after", xUnit: " s", xFormat: gossamer.seconds, format: gossamer.count, height: 130,
   });
 
   function showMemberships() {

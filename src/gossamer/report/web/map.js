@@ -96,7 +96,7 @@ gossamer.map = function (element, spec) {
     const margin = radius + 8;
     let across = (width - 2 * margin) / Math.max(right - left, 1e-9);
     let upward = (height - 2 * margin) / Math.max(high - low, 1e-9);
-    [across, upward] = [Math.min(across, 1.7 * upward), Math.min(upward, 1.7 * across)];
+    [across, upward] = [Math.min(across, 2.2 * upward), Math.min(upward, 2.2 * across)];
     for (const [agent, [x, y]] of points) {
       points.set(agent, [width / 2 + across * (x - (left + right) / 2), height / 2 - upward * (y - (low + high) / 2)]);
     }
@@ -155,7 +155,7 @@ gossamer.map = function (element, spec) {
   function draw() {
     const width = Math.max(200, Math.round(svg.parentNode.clientWidth));
     const height = width < 500 && now.agents.length > 50 ? Math.max(now.height, 1.3 * width) : now.height;
-    const radius = Math.min(17, Math.max(6, 0.31 * Math.sqrt((width * height) / Math.max(now.agents.length, 1))));
+    const radius = Math.min(17, Math.max(6, 0.26 * Math.sqrt((width * height) / Math.max(now.agents.length, 1))));
     const missing = now.agents.filter((one) => gossamer.MISSING.includes(one.state));
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("height", height);
@@ -217,10 +217,14 @@ gossamer.map = function (element, spec) {
     if (!one) return;
     const near = now.links.filter((link) => link.ends.includes(agent)).sort((a, b) => b.bytes - a.bytes);
     const rows = one.facts.map(([name, value]) => node("div", {}, node("span", {text: name}), node("b", {text: value})));
+    if (near.length) {
+      const waits = near.some((link) => link.waited) ? " \u00b7 waited" : "";
+      rows.push(node("div", {class: "subhead"}, node("span", {text: "links"}), node("span", {text: `bytes${waits}`})));
+    }
     for (const link of near.slice(0, 6)) {
       const other = link.ends[0] === agent ? link.ends[1] : link.ends[0];
-      const waited = link.waited ? `, waited ${gossamer.seconds(link.waited)}` : "";
-      rows.push(node("div", {}, node("span", {text: `link to ${other}`}), node("b", {text: gossamer.bytes(link.bytes) + waited})));
+      const waited = link.waited ? ` \u00b7 ${gossamer.seconds(link.waited)}` : "";
+      rows.push(node("div", {}, node("span", {text: `to ${other}`}), node("b", {text: gossamer.bytes(link.bytes) + waited})));
     }
     if (near.length > 6) rows.push(node("div", {}, node("span", {text: `and ${near.length - 6} more links`})));
     readout.dataset.agent = agent;

@@ -1,0 +1,215 @@
+"""The live page in a real browser: what it shows, how it follows the run, and that it stays quick."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+from report.live.browser.conftest import LIMIT, OpenPage
+from report.live.page_client import a_line, a_view, an_agent, an_evaluation
+
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.server import serve_page
+from gossamer.report.style import agent_colour
+
+LOOPBACK = ("127.0.0.1", 0)
+NAMES = ("agents-card", "map", "score-chart", "loss-chart", "disagreement", "bytes", "log-card")
+expect.set_options(timeout=LIMIT)
+
+
+@pytest.fixture
+def url(feed: Feed) -> Iterator[str]:
+    with serve_page(feed, LOOPBACK, None) as url:
+        yield url
+
+
+def count_points(page: Page, chart: str = "score-chart") -> int:
+    """Points of a chart's first curve, as drawn."""
+    return int(page.locator(f"#{chart} .lines path").first.get_attribute("data-points") or 0)
+
+
+def wait_for_points(page: Page, count: int, chart: str = "score-chart") -> None:
+    expect(page.locator(f"#{chart} .lines path").first).to_have_attribute("data-points", str(count))
+
+
+def test_the_map_and_the_table_show_every_agent_by_number_and_colour(feed: Feed, url: str, open_page: OpenPage) -> None:
+    feed.publish(a_view(12))
+    page = open_page(url)
+    expect(page.locator(".mark")).to_have_count(12)
+    expect(page.locator(".links line")).to_have_count(12)
+    assert page.locator(".mark text").all_text_contents() == [str(agent) for agent in range(12)]
+    assert page.locator("#agents tbody tr").count() == 12
+    for agent in (0, 5, 11):
+        disc = page.locator(f'.mark[data-agent="{agent}"] .disc')
+        red, green, blue = (int(agent_colour(agent)[place : place + 2], 16) for place in (1, 3, 5))
+        assert disc.evaluate("node => getComputedStyle(node).fill") == f"rgb({red}, {green}, {blue})"
+    places = {(box["x"], box["y"]) for mark in page.locator(".mark .disc").all() if (box := mark.bounding_box())}
+    assert len(places) == 12  # no two on one place
+
+
+def test_links_are_as_wide_as_their_bytes_and_coloured_by_waiting_time(
+    feed: Feed, url: str, open_page: OpenPage
+) -> None:
+    agents = [an_agent(0, (1, 2)), an_agent(1, (0,)), an_agent(2, (0,))]
+    agents[0]["neighbours"][0] |= {"sent": {"forward": 1_000_000}, "waited": 8.0}
+    feed.publish(a_view(agents=agents))
+    page = open_page(url)
+    wide, narrow = (page.locator(f'[data-link="0-{end}"]') for end in (1, 2))
+    expect(wide).to_have_count(1)
+    widths = [float(line.evaluate("node => parseFloat(node.style.strokeWidth)")) for line in (wide, narrow)]
+    assert widths[0] > 3 * widths[1]
+    assert wide.evaluate("node => node.style.stroke") == "var(--wait-4)"
+    assert narrow.evaluate("node => node.style.stroke") == "var(--wait-0)"
+    assert "8.0 s" in page.locator("#map .keys").inner_text()
+
+
+def test_curves_grow_while_views_are_published(feed: Feed, url: str, open_page: OpenPage) -> None:
+    view = a_view(evaluations=1)
+    view["references"] = {"centralised": [an_evaluation(step) for step in (1, 50, 100)]}
+    feed.publish(view)
+    page = open_page(url)
+    for count in (1, 2, 3, 10):
+        while len(view["evaluations"]) < count:
+            view["evaluations"].append(an_evaluation(10 * len(view["evaluations"])))
+        feed.publish(view | {"step": 10 * count})
+        wait_for_points(page, count)
+        wait_for_points(page, count, "loss-chart")
+    assert page.locator("#score-chart .legend button").all_inner_texts()[1].startswith("centralised")
+    expect(page.locator("#step")).to_have_text("100 of 100")
+
+
+def test_an_evaluation_without_a_finite_loss_leaves_a_gap(feed: Feed, url: str, open_page: OpenPage) -> None:
+    losses = [1.0, 0.9, float("nan"), 0.7, 0.6]
+    view = a_view()
+    view["evaluations"] = [an_evaluation(step, loss) for step, loss in enumerate(losses)]
+    feed.publish(view)
+    page = open_page(url)
+    wait_for_points(page, 4, "loss-chart")
+    assert (page.locator("#loss-chart .lines path").get_attribute("d") or "").count("M") == 2
+
+
+def test_an_agent_that_goes_missing_turns_red_and_its_return_green(feed: Feed, url: str, open_page: OpenPage) -> None:
+    feed.publish(a_view(4))
+    page = open_page(url)
+    mark, row = page.locator('.mark[data-agent="2"]'), page.locator('#agents tr[data-agent="2"]')
+    expect(mark.locator(".disc")).to_be_visible()
+    for state, missing in (("missing", True), ("training", False), ("missing", True)):
+        agents = a_view(4)["agents"]
+        agents[2]["state"] = state
+        agents[1] |= {"waiting_for": [2] if missing else [], "waited": 4.2}
+        feed.publish(a_view(4, agents=agents))
+        expect(mark).to_have_attribute("data-state", state)
+        expect(mark.locator(".diamond")).to_be_visible(visible=missing)  # another shape, not only another colour
+        expect(mark.locator(".disc")).to_be_visible(visible=not missing)
+        expect(row.locator("td").nth(1)).to_have_text(state)
+        assert row.locator(".icon").count() == missing
+        if missing:
+            assert mark.locator(".diamond").evaluate("node => getComputedStyle(node).fill") == "rgb(193, 18, 31)"
+            assert page.locator('#agents tr[data-agent="1"]').inner_text().count("2, 4.2 s") == 1
+            expect(page.locator("#map .label")).to_contain_text("missing: 2")
+
+
+def test_hostile_names_and_log_lines_are_shown_as_text(feed: Feed, url: str, open_page: OpenPage) -> None:
+    hostile = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+    agents = [an_agent(0, (1,), state=hostile), an_agent(1, (0,))]
+    agents[1]["refused"] = {hostile: 1}
+    agents[1]["neighbours"][0]["sent"] = {hostile: 10, "forward": 5}
+    log = [a_line(hostile), {**a_line("x"), "level": hostile}]
+    feed.publish(a_view(title=hostile, score=hostile, agents=agents, log=log, references={hostile: [an_evaluation(1)]}))
+    page = open_page(url)
+    expect(page.locator("#title")).to_have_text(hostile)
+    expect(page.locator("#log li span").first).to_have_text(hostile)
+    expect(page.locator("#refusals td").first).to_have_text(hostile)
+    page.locator('.mark[data-agent="0"]').hover()
+    expect(page.locator("#map .readout")).to_contain_text(hostile)
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 5
+    assert "broken" not in page.title().removesuffix(hostile)
+
+
+def test_the_policy_keeps_scripts_and_addresses_from_elsewhere_out(feed: Feed, url: str, open_page: OpenPage) -> None:
+    feed.publish(a_view())
+    page = open_page(url, errors_allowed=("Content Security Policy",))
+    expect(page.locator(".mark")).to_have_count(3)
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = true'}))")
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
+
+
+def test_the_token_is_asked_for(feed: Feed, open_page: OpenPage) -> None:
+    feed.publish(a_view())
+    with serve_page(feed, LOOPBACK, "open sesame") as url:
+        page = open_page(url, errors_allowed=("401",))
+        expect(page.locator("#title")).to_have_count(0)
+        page.get_by_label("Token").fill("guess")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_have_text("That is not the token.")
+        page.get_by_label("Token").fill("open sesame")
+        page.get_by_role("button").click()
+        expect(page.locator(".mark")).to_have_count(3)
+        assert page.url == url
+        page.reload()
+        expect(page.locator(".mark")).to_have_count(3)
+        other = open_page(f"{url}?token=open+sesame")
+        expect(other.locator(".mark")).to_have_count(3)
+        assert other.url == url  # the token is no longer in the address
+        assert other.evaluate("document.cookie") == ""  # nor for scripts to read
+
+
+def test_the_end_of_a_run_and_a_lost_connection_are_said(feed: Feed, open_page: OpenPage) -> None:
+    feed.publish(a_view())
+    with serve_page(feed, LOOPBACK, None) as url:
+        page = open_page(url, errors_allowed=("ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY"))
+        expect(page.locator(".mark")).to_have_count(3)
+        expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator("#banner")).to_have_text("Connection lost, retrying.")
+    feed.publish(a_view(evaluations=4))
+    port = int(url.rstrip("/").rpartition(":")[2])
+    with serve_page(feed, ("127.0.0.1", port), None):
+        expect(page.locator("#banner")).to_be_hidden()
+        wait_for_points(page, 4)
+        feed.publish(a_view(evaluations=4, state="finished"))
+        expect(page.locator("#banner")).to_have_text("The run has ended.")
+    expect(page.locator("#state")).to_have_text("finished")
+    expect(page.locator("#banner")).to_have_text("The run has ended.")
+
+
+def test_an_agents_own_page_shows_it_and_its_neighbours(feed: Feed, url: str, open_page: OpenPage) -> None:
+    others = [an_agent(agent) | {"step": None, "loss": None, "vertices": None, "labels": None} for agent in (2, 7)]
+    feed.publish(
+        a_view(own=4, agents=[an_agent(4, (2, 7)), *others], positions={"4": (0, 0), "2": (1, 0), "7": (-1, 0)})
+    )
+    page = open_page(url)
+    expect(page.locator(".mark")).to_have_count(3)
+    expect(page.locator(".mark.own")).to_have_attribute("data-agent", "4")
+    expect(page.locator(".links line")).to_have_count(2)
+    expect(page.locator("#map h3")).to_have_text("This agent and its neighbours")
+    expect(page.locator('#agents tr[data-agent="4"] td').first).to_have_text("4, this one")
+    assert page.locator("#agent-bars .name").all_inner_texts() == ["to 2", "to 7"]
+
+
+def test_two_hundred_agents_and_ten_thousand_evaluations_stay_light(feed: Feed, url: str, open_page: OpenPage) -> None:
+    view = a_view(200, evaluations=10_000, log=[a_line(str(place)) for place in range(200)])
+    for place, one in enumerate(view["evaluations"]):
+        one["loss"] = one["validation"] = 0.5 + 0.4 * ((place * 7919) % 101) / 101
+    feed.publish(view)
+    page = open_page(url)
+    expect(page.locator(".mark")).to_have_count(200)
+    assert page.locator("#agents tbody tr").count() == 200
+    width = page.locator("#loss-chart svg.curves").bounding_box()
+    assert width is not None
+    assert 200 < count_points(page, "loss-chart") <= 4 * width["width"]
+    assert page.evaluate("document.querySelectorAll('*').length") < 8_000
+    page.evaluate(
+        """() => {
+            window.changes = 0;
+            new MutationObserver((records) => { window.changes += records.length; })
+                .observe(document.querySelector("#agents tbody"), {subtree: true, childList: true});
+        }"""
+    )
+    agents = list(view["agents"])
+    agents[77] = {**agents[77], "loss": 0.123}
+    view["evaluations"].append(an_evaluation(10_001, 0.25))
+    feed.publish(view | {"agents": agents, "step": 10_001})
+    expect(page.locator('#agents tr[data-agent="77"] td').nth(3)).to_have_text("0.123")
+    expect(page.locator("#loss-chart .legend b").first).to_have_text("0.250")
+    assert page.evaluate("window.changes") == 1  # the one cell that differs
