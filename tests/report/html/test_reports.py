@@ -159,6 +159,31 @@ def test_a_run_that_goes_on_is_reported_as_such(run: Path, tmp_path: Path) -> No
     assert "holds no weights yet" in text
 
 
+def test_agents_that_stayed_keep_their_numbers(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "changed"
+    shutil.copytree(run, folder)
+    content = json.loads((folder / "run.json").read_text())
+    content["summary"]["memberships"] = [
+        {"number": 0, "members": [0, 1, 2, 5], "from_step": 0, "seconds": 1.0, "stopped": 0.0},
+        {"number": 1, "members": [0, 2, 5], "from_step": None, "seconds": None, "stopped": None},
+    ]
+    (folder / "run.json").write_text(json.dumps(content))
+    written = write_report(folder)
+    assert "Memberships and timeline" in written.sections
+    page = Reader(written.path)
+    spec = next(json.loads(text) for text in page.data if '"links"' in text)
+    assert [one["agent"] for one in spec["agents"]] == [0, 2, 5]
+    assert {end for one in spec["links"] for end in one["ends"]} == {0, 2, 5}
+
+
+def test_links_of_agents_that_there_are_not_are_named(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "strange"
+    shutil.copytree(run, folder)
+    content = json.loads((folder / "topology.json").read_text())
+    (folder / "topology.json").write_text(json.dumps({**content, "added_links": [[0, 7]]}))
+    assert "found one of agent 7" in Reader(write_report(folder).path).text
+
+
 def test_a_damaged_file_is_named_and_the_rest_reported(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(run, folder)

@@ -1,7 +1,6 @@
 """The agents of a run: a table of what each holds, scores and sends, and their map."""
 
 from collections import Counter
-from typing import Any
 
 from gossamer.machine import as_size
 from gossamer.report.html.facts import RunFacts
@@ -29,7 +28,7 @@ def show_agents(facts: RunFacts, held_out: HeldOut | None, missing: str | None) 
     rows: list[list[Content]] = []
     for k in range(m):
         own = None if held_out is None else held_out.agents[k]
-        row: list[Content] = [name_agent(k), vertices[k] if facts.assignment is not None else None]
+        row: list[Content] = [name_agent(facts.agent_ids[k]), vertices[k] if facts.assignment is not None else None]
         row += [None if own is None else own.labels, degree[k]]
         if held_out is not None and own is not None:
             row += [format_score(held_out.score, own.scores[mask]) for mask in ("validation", "test")]
@@ -91,19 +90,17 @@ def _map(facts: RunFacts, vertices: "Counter[int]") -> str:
     for pair in list_pairs(facts):
         both[min(pair), max(pair)] += 0
     added = {(k, z) for k, z in (facts.certificate.added_links if facts.certificate is not None else [])}
-    spec: dict[str, Any] = {
-        "title": "Map",
-        "agents": [
-            {"agent": k, "state": "finished", "facts": [["vertices", f"{vertices[k]:,}"]] if vertices else []}
-            for k in range(m)
-        ],
-        "links": [
-            {"ends": list(pair), "bytes": count, "waited": None, "added": pair in added}
-            for pair, count in sorted(both.items())
-        ],
-        "positions": place_agents(range(m), both),
-        "height": MAP_HEIGHT,
-    }
+    ids = facts.agent_ids
+    agents = [
+        {"agent": ids[k], "state": "finished", "facts": [["vertices", f"{vertices[k]:,}"]] if vertices else []}
+        for k in range(m)
+    ]
+    links = [
+        {"ends": [ids[k], ids[z]], "bytes": count, "waited": None, "added": (k, z) in added}
+        for (k, z), count in sorted(both.items())
+    ]
+    positions = place_agents(ids, [(ids[k], ids[z]) for k, z in both])
+    spec = {"title": "Map", "agents": agents, "links": links, "positions": positions, "height": MAP_HEIGHT}
     words = f"{m} agents and {len(both)} links, each as wide as its bytes in both directions"
     words += f"; {len(added)} dashed ones were added to what the data needs" if added else ""
     return draw("map", spec, words) + paragraph(f"{words[0].upper()}{words[1:]}.", "note")

@@ -21,10 +21,14 @@ def show_evaluations(facts: RunFacts) -> PageSection:
     if not facts.evaluations:
         return PageSection("curves", "Curves", note("The run directory has no evaluations yet."))
     histories = {"distributed": facts.evaluations, **facts.references}
-    looks = {name: {"name": LABELS[name], "colour": f"var(--{name})"} for name in histories}
+    looks: dict[str, dict[str, Any]] = {
+        name: {"name": LABELS[name], "colour": f"var(--{name})", "dash": "7 5" if name == "centralised" else None}
+        for name in histories
+    }
     charts = chart_histories(histories, looks, facts.score)
     table = _tabulate_evaluations(facts.evaluations, facts.score)
     body = concatenate(f'<div class="charts">{charts}</div>', unfold("Evaluations of the distributed network", table))
+    body += note("Beside a curve's name stands its last value; the summary has those of the weights that were kept.")
     if not facts.references and facts.settings.baselines:
         body += note("The run directory has no evaluations of the references, so that the curves stand alone.")
     return PageSection("curves", "Curves", body)
@@ -33,7 +37,7 @@ def show_evaluations(facts: RunFacts) -> PageSection:
 def chart_histories(
     histories: Mapping[str, Sequence[Record]], looks: Mapping[str, Mapping[str, Any]], score: str
 ) -> str:
-    """Charts of loss, score and disagreement of several histories, each with its name and colour."""
+    """Charts of loss, score, disagreement and stationarity of several histories, each with its name and colour."""
     label = label_score(score)
     format_name = "percent" if score == "accuracy" else "number"
     last = max((record["step"] for history in histories.values() for record in history), default=1)
@@ -42,19 +46,20 @@ def chart_histories(
     scored = {"title": capitalise(label), "format": format_name, **common}
     if score in LOWER_IS_BETTER:
         scored |= {"scale": "log", "toggle": True}
-    apart = {"title": "Disagreement", "label": "between the agents' weights", "scale": "log", "toggle": True, **common}
     parts = [draw("chart", loss | {"choices": _choose(histories, looks, "loss")}, "Loss over the steps")]
     if score != "loss":
         chosen = {"choices": _choose(histories, looks, score), "choice": "test"}
         parts.append(draw("chart", scored | chosen, f"{label} over the steps"))
-    known = {
-        name: [(record["step"], record["disagreement"]) for record in history]
-        for name, history in histories.items()
-        if name not in ("centralised", "graphless")
-    }
-    series = [{**looks[name], "points": thin(points)} for name, points in known.items()]
-    if any(y for one in series for _, y in one["points"]):
-        parts.append(draw("chart", apart | {"series": series}, "Disagreement over the steps"))
+    for key, title in (("disagreement", "Disagreement"), ("stationarity", "Stationarity g^t")):
+        known = {
+            name: thin([(record["step"], _measure(record, key)) for record in history])
+            for name, history in histories.items()
+            if name not in ("centralised", "graphless")
+        }
+        if any(y for points in known.values() for _, y in points):
+            spec = {"title": title, "scale": "log", "toggle": True, **common}
+            series = [{**looks[name], "points": points} for name, points in known.items()]
+            parts.append(draw("chart", spec | {"series": series}, f"{title} over the steps"))
     return "".join(parts)
 
 
@@ -74,6 +79,11 @@ def _choose(
 def _find(record: Record, mask: str, score: str) -> float:
     scores: Mapping[str, float] = record[mask]  # type: ignore[literal-required]
     return scores.get(score, math.nan)
+
+
+def _measure(record: Record, name: str) -> float:
+    found = record.get(name)
+    return found if isinstance(found, float) else math.nan
 
 
 def thin(points: Sequence[tuple[int, float]], most: int = MOST_DRAWN) -> list[Point]:

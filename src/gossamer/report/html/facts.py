@@ -1,6 +1,6 @@
 """Facts of a run as its directory has them, without its data set: what most sections of a report show."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -83,6 +83,12 @@ class RunFacts:
         return self.summary.memberships or ([] if self.timeline is None else self.timeline.memberships)
 
     @property
+    def agent_ids(self) -> list[int]:
+        """Ids of the run's agents: where some left or joined, those of the last membership, in their order."""
+        last = self.memberships[-1].members if self.memberships else []
+        return last if len(last) == self.settings.agents else list(range(self.settings.agents))
+
+    @property
     def scripted(self) -> bool:
         """A rehearsal, whose script is in the directory."""
         return (self.folder / SCRIPT_NAME).is_file()
@@ -102,7 +108,7 @@ def read_run_facts(folder: Path) -> RunFacts:
             problems.append(str(error).partition("\n")[0])
             return None
 
-    summary = attempt(_read_summary, folder, manifest) or StoredSummary()
+    summary = attempt(_read_summary, folder, manifest, settings.agents) or StoredSummary()
     pictures = {name: folder / f"{name}.png" for name in ("memberships", "reconstructions")}
     facts = RunFacts(
         folder=folder,
@@ -113,7 +119,7 @@ def read_run_facts(folder: Path) -> RunFacts:
         evaluations=attempt(_read_history, folder / "metrics.jsonl") or [],
         references=attempt(read_references, folder) or {},
         assignment=attempt(_read_assignment, folder, settings.agents),
-        certificate=attempt(read_stored, StoredCertificate, folder / "topology.json", False),
+        certificate=attempt(_read_certificate, folder / "topology.json", settings.agents),
         timeline=attempt(read_stored, StoredTimeline, folder / TIMELINE_FILE),
         audit=attempt(read_stored, StoredAudit, folder / AUDIT_FILE),
         pictures={name: path for name, path in pictures.items() if path.is_file()},
@@ -134,8 +140,26 @@ def _find_kind(folder: Path, manifest: RunManifest) -> Kind:
     return "gather" if manifest.secrets or not manifest.data.fingerprint else "train"
 
 
-def _read_summary(folder: Path, manifest: RunManifest) -> StoredSummary:
-    return validate(StoredSummary, dict(manifest.summary), f"{folder / 'run.json'}, summary")
+def _read_summary(folder: Path, manifest: RunManifest, agents: int) -> StoredSummary:
+    source = f"{folder / 'run.json'}, summary"
+    summary = validate(StoredSummary, dict(manifest.summary), source)
+    links = [] if summary.messages is None else summary.messages.links
+    _check_ends([(one.sender, one.receiver) for one in links], agents, source)
+    return summary
+
+
+def _read_certificate(path: Path, agents: int) -> StoredCertificate | None:
+    found = read_stored(StoredCertificate, path, versioned=False)
+    if found is not None:
+        _check_ends([*found.needed_links, *found.added_links], agents, str(path))
+    return found
+
+
+def _check_ends(links: Iterable[Sequence[int]], agents: int, source: str) -> None:
+    """Require links between the run's agents."""
+    strange = next((end for link in links for end in link if end >= agents), None)
+    if strange is not None:
+        raise GossamerError(f"{source}: expected links between agents 0 to {agents - 1}, found one of agent {strange}")
 
 
 def _read_history(path: Path) -> list[Record]:

@@ -159,9 +159,9 @@ def _tile(facts: RunFacts, held_out: HeldOut | None) -> str:
         "agents": f"{settings.agents:,}",
         "links": None if links is None else f"{links:,}",
         "steps": f"{facts.steps:,}",
-        "weights kept, of step": None if summary.best_step in (None, facts.steps) else f"{summary.best_step:,}",
-        "sent between agents": None if sent is None or settings.agents == 1 else as_size(sent),
-        "disagreement at the end": None if summary.disagreement is None else f"{summary.disagreement:.1e}",
+        "kept step": None if summary.best_step in (None, facts.steps) else f"{summary.best_step:,}",
+        "sent in all": None if sent is None or settings.agents == 1 else as_size(sent),
+        "disagreement": None if summary.disagreement is None else f"{summary.disagreement:.1e}",
         "time to train": None if not summary.seconds else f"{summary.seconds:.1f} s",
         "privacy": None if settings.privacy == "none" else settings.privacy,
     }

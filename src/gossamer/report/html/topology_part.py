@@ -43,7 +43,8 @@ def show_topology(facts: RunFacts) -> PageSection:
     rows.append(["bytes of a consensus round", "", as_size(found.bytes_per_round)])
     how = f"Topology {facts.settings.topology}, as measured before the first step"
     table = tabulate(how, ["certificate", "", "measured"], rows, text_columns=(1, 2))
-    pairs = [f"{k}-{z}" for k, z in found.added_links]
+    ids = facts.agent_ids
+    pairs = [f"{ids[k]}-{ids[z]}" for k, z in found.added_links]
     shown = " ".join(pairs[:MOST_PAIRS]) + (" ... (all in topology.json)" if len(pairs) > MOST_PAIRS else "")
     return PageSection("topology", title, concatenate(table, unfold("Links added", note(shown)) if pairs else ""))
 

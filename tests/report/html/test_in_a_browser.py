@@ -1,0 +1,69 @@
+"""Reports in a real browser: everything is drawn, nothing is loaded, and scripts may be off."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from report.html.made_runs import HOSTILE, reproduce_fake, train_small
+from report.live.browser.conftest import LIMIT, OpenPage, browser, open_page
+
+from gossamer.reporting import write_report
+
+__all__ = ["browser", "open_page"]  # fixtures
+expect.set_options(timeout=LIMIT)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "one & <two>"
+    other = train_small(folder.with_name("other"), agents=2, baselines=False)
+    return write_report(train_small(folder), [other]).path
+
+
+def overflows(page: Page) -> bool:
+    """The page is wider than the window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+def test_charts_maps_and_bars_are_drawn(written: Path, open_page: OpenPage) -> None:
+    page = open_page(written.as_uri())
+    expect(page.locator("html.drawn")).to_have_count(1)
+    assert page.locator("figure.drawing").count() == 8  # three charts of both runs, three of one, the map, the bars
+    for path in page.locator(".chart .lines path").all():
+        assert int(path.get_attribute("data-points") or 0) > 1
+    expect(page.locator(".mark")).to_have_count(3)
+    expect(page.locator(".links line")).to_have_count(3)
+    expect(page.locator(".bars li")).to_have_count(3)
+    assert not overflows(page)
+
+
+def test_a_choice_of_vertices_draws_their_curve(written: Path, open_page: OpenPage) -> None:
+    page = open_page(written.as_uri())
+    loss = page.locator("#curves figure").first
+    before = loss.locator(".lines path").first.get_attribute("d")
+    button = loss.locator(".choices button", has_text="validation")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(loss.locator(".lines path").first).not_to_have_attribute("d", before or "")
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 390, "height": 800}}, {"color_scheme": "dark"}])
+def test_phones_and_dark_mode(written: Path, open_page: OpenPage, options: dict[str, object]) -> None:
+    page = open_page(written.as_uri(), **options)
+    expect(page.locator("html.drawn")).to_have_count(1)
+    assert not overflows(page)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
+    assert dark == ("color_scheme" in options)
+
+
+def test_without_scripts_tables_remain(written: Path, open_page: OpenPage) -> None:
+    page = open_page(written.as_uri(), java_script_enabled=False)
+    assert page.locator("svg").count() == 0
+    expect(page.locator("#agents tbody tr")).to_have_count(3)
+    expect(page.locator("#messages tbody tr")).to_have_count(4)
+
+
+def test_figures_of_a_reproduction_are_shown_and_hostile_claims_are_text(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(write_report(reproduce_fake(tmp_path / "paper")).path.as_uri())
+    assert page.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth > 0)") == [True, True]
+    assert page.get_by_text(HOSTILE).count() == 2
