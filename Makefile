@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test docs lint format clean
+.PHONY: run test docs wheel lint format clean
 
 run: $(READY)  ## train on the embedded data set and show the result
 	$(BIN)/gossamer train
@@ -14,6 +14,9 @@ test: lint  ## lint, types and all tests
 
 docs: $(READY)  ## build the documentation site into site/: no warning, no broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+wheel: $(READY)  ## build wheel and sdist, install the wheel into a clean environment, do there what the README begins with
+	$(BIN)/python tools/try_wheel.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

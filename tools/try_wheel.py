@@ -27,6 +27,7 @@ SERVICE = "lib/systemd/system/gossamer-peer@.service"
 EXTRAS = {  # what asks for a library that only an extra brings
     "metis": ["train", "--assignment", "metis", "--steps", "1"],
     "tensorboard": ["train", "--tensorboard", "logs", "--steps", "1"],
+    "metrics": ["train", "--metrics", "127.0.0.1:0", "--steps", "1"],
     "privacy": ["train", "--privacy", "node:epsilon=8,delta=1e-5", "--steps", "1"],
 }
 
