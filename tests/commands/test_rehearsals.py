@@ -16,6 +16,9 @@ from commands.inside import run
 
 from gossamer.errors import GossamerWarning
 from gossamer.peers.run_history import read_history
+from gossamer.report.live.feed import Feed
+from gossamer.report.live.folders import FolderSource
+from gossamer.report.live.log_lines import LogLines
 from gossamer.runs.tensors import read_tensors
 
 pytestmark = pytest.mark.slow
@@ -118,6 +121,25 @@ def test_a_rehearsal_leaves_the_run_directory_of_its_last_members(rehearsed: Any
     assert (done.returncode, "predict with each of them: gossamer predict AGENT" in done.stderr) == (2, True)
     again = run("launch", "--resume", str(rehearsed.folder), cwd=rehearsed.folder)
     assert (again.returncode, "could go on" in again.stderr) == (2, True)
+
+
+def test_a_rehearsal_can_be_watched_afterwards(rehearsed: Any) -> None:
+    feed = Feed()
+    with FolderSource(feed, LogLines(), rehearsed.folder).publisher:
+        pass
+    _, view = feed.latest()
+    assert view is not None
+    assert view["state"] == "finished"
+    assert {one["agent"]: one["state"] for one in view["agents"]} == {
+        0: "finished",
+        1: "left",
+        2: "finished",
+        3: "missing",
+        4: "finished",
+    }
+    assert view["memberships"] == rehearsed.summary["memberships"]
+    assert [one["step"] for one in view["evaluations"]] == [*range(0, 601, 5)]
+    assert set(view["positions"]) == {"0", "1", "2", "3", "4"}
 
 
 def test_gather_takes_the_members_and_names_the_others(rehearsed: Any, tmp_path: Path) -> None:

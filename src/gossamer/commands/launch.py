@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gossamer.api import Result
     from gossamer.launching import Launch
     from gossamer.peers.rehearsal.timeline import Timeline
-    from gossamer.report.live.log_lines import LogLines
+    from gossamer.report.live.folders import FolderSource
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -137,7 +137,7 @@ def _run_agents(
     source = None if watch is None else FolderSource(watch.feed, watch.log, folder)
     with nullcontext() if source is None else publish(source):
         try:
-            timeline = _follow_agents(launched, folders, record, None if watch is None else watch.log)
+            timeline = _follow_agents(launched, folders, record, source)
         except (KeyboardInterrupt, GossamerError):
             if not launched.events:
                 _say_how_to_go_on("launch", folder)
@@ -157,7 +157,7 @@ def _run_agents(
     return result
 
 
-def _follow_agents(launched: "Launch", folders: list[Path], record: bool, log: "LogLines | None") -> "Timeline":
+def _follow_agents(launched: "Launch", folders: list[Path], record: bool, source: "FolderSource | None") -> "Timeline":
     """Run the agents' processes to their end, with what a script makes happen; show where they stand."""
     from gossamer.observers.plain_lines import make_event_writer, make_report_writer
     from gossamer.peers.evaluation_log import score_agents
@@ -171,15 +171,17 @@ def _follow_agents(launched: "Launch", folders: list[Path], record: bool, log: "
 
     def write_event(text: str) -> None:
         print_event(text)
-        if log is not None:
-            log.add("warning", text)
+        if source is not None:
+            source.tell(text)
 
     score, steps = run.score.key(binned=True), count_protocol_steps(run.whole_settings)
     m, changes = run.deployment.num_agents, launched.may_change
     width = launched.graph.num_outputs
     measure = partial(score_agents, task=run.host.task, width=width, scale=run.target_scale)
     write_lines = make_report_writer(print_line, m, steps, score, measure)
-    timeline = Timeline(score, steps, len(folders), time.monotonic(), on_membership=write_event)
+    timeline = Timeline(score, steps, len(folders), time.monotonic(), on_membership=print_event)
+    if source is not None:
+        source.memberships.went_on = timeline.went_on
 
     def show_failure(agent: int, why: str) -> None:
         if not any(event.kind == "kill" and event.agents == (agent,) for event in timeline.events):

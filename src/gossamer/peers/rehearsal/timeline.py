@@ -72,9 +72,10 @@ class Timeline:
     seconds: float = 0.0
     step: int = 0  # the largest that a member has reported last
     num_members: int = 1
+    went_on: dict[int, tuple[float, float]] = field(default_factory=dict)  # by membership: the seconds at which it went
+    # on, and those without a step before that
     _progress: tuple[int, int] = (-1, 0)  # the membership and the step of the latest training
     _progress_at: float = 0.0
-    _went_on: dict[int, tuple[float, float]] = field(default_factory=dict)  # seconds, and those without a step
 
     def follow(self, members: Mapping[int, PeerReport], standings: Mapping[int, str], now: float) -> None:
         """Note what the agents' last reports say: those of the members of the last membership, and all standings."""
@@ -110,7 +111,7 @@ class Timeline:
                 "stopped": stopped,
             }
             for term in history.terms
-            for seconds, stopped in [self._went_on.get(term.number, (None, None))]
+            for seconds, stopped in [self.went_on.get(term.number, (None, None))]
         ]
 
     def save(self, folder: Path) -> None:
@@ -156,8 +157,8 @@ class Timeline:
         number, step, metrics = report.get("membership", 0), report["step"], report["metrics"]
         if not report["planning"] and (number, step) > self._progress:
             if number > self._progress[0]:
-                stopped = self.seconds - self._progress_at if self._went_on else 0.0
-                self._went_on[number] = round(self.seconds, 3), round(stopped, 3)
+                stopped = self.seconds - self._progress_at if self.went_on else 0.0
+                self.went_on[number] = round(self.seconds, 3), round(stopped, 3)
                 if number:
                     agents = name_agents(report.get("members", []))
                     self.on_membership(f"membership {number}: {agents} went on after {stopped:.1f} s")

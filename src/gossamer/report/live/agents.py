@@ -18,6 +18,9 @@ from gossamer.peers.term_folders import term_folder
 from gossamer.report.live.view import AgentView, NeighbourView
 from gossamer.runs.shares import find_agent_folder
 
+GONE = ("missing", "stopped")  # states of agents whose last reports no longer hold
+WAITS = 1.0  # seconds from which on an agent is shown to wait
+
 
 class WatchedAgent:
     """An agent's folder: what does not change is read once, its report when there is a new one."""
@@ -46,7 +49,10 @@ class WatchedAgent:
                 self.report = read_report(self.state_folder)
                 self._read_at = about.st_mtime_ns, about.st_ino
         self.running = is_in_use(self.state_folder)
-        self.done = (find_last_membership(self.state_folder) / "done").is_file()
+        if not self.running or (self.report or {}).get("finished"):
+            self.done = (find_last_membership(self.state_folder) / "done").is_file()
+        else:
+            self.done = False
 
     @property
     def membership(self) -> int:
@@ -79,10 +85,12 @@ def view_agent(
     checkpoint_age: float | None,
     now: float,
 ) -> AgentView:
-    """An agent by its last report, if it has made one. Refusals are those that do not belong to every recovery."""
+    """An agent by its last report, if it has made one. Waiting that belongs to every exchange is left out, and so are
+    refusals that belong to every recovery."""
     about = report or {}
     loss, weight, *_ = (about.get("metrics") or {}).get("train") or (None, 0.0)
-    waits = list(map(int, about.get("waiting_for", []))) if state not in ("missing", "stopped") else []
+    waited = float(about.get("waited") or 0.0)
+    waits = list(map(int, about.get("waiting_for", []))) if waited >= WAITS and state not in GONE else []
     refused = about.get("refused") or {}
     return {
         "agent": agent,
@@ -93,7 +101,7 @@ def view_agent(
         "vertices": vertices,
         "labels": labels,
         "waiting_for": waits,
-        "waited": float(about["waited"]) if waits else 0.0,
+        "waited": waited if waits else 0.0,
         "refused": {str(why): int(n) for why, n in refused.items() if n and why not in RECOVERY_REASONS},
         "checkpoint_age": checkpoint_age,
         "report_age": max(0.0, now - float(about["time"])) if about else None,

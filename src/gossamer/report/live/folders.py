@@ -17,6 +17,7 @@ from gossamer.report.live.happenings import Happenings
 from gossamer.report.live.layout import place_agents
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.memberships import WatchedMemberships
+from gossamer.report.live.pace import BESIDE_SHARE
 from gossamer.report.live.publisher import Publisher
 from gossamer.report.live.run_directory import WatchedDirectory
 from gossamer.report.live.view import AgentView, EvaluationView, RunView
@@ -60,13 +61,13 @@ class FolderSource:
             raise GossamerError(f"{folder} holds agents of {len(runs)} runs; give a folder with those of one run")
         self._evaluations = EvaluationFile(self._view_logged)
         self._evaluating: WatchedAgent | None = None  # whose evaluations are shown
-        self._memberships = WatchedMemberships()
+        self.memberships = WatchedMemberships()
         self._references: dict[str, list[EvaluationView]] = {}
         self._began, self._ended = time.time(), ""
         links = [(one.agent, z) for one in self._agents for z in one.neighbours]
         known = {one.agent for one in self._agents} | {z for _, z in links}
         self._positions = place_agents(sorted(known), links)
-        self.publisher = Publisher(feed, self._build, always=True)
+        self.publisher = Publisher(feed, self._build, always=True, share=BESIDE_SHARE)
         log.on_line = self.publisher.hurry
 
     def follow(self, name: str, first: int, last: int) -> Observer:
@@ -75,6 +76,10 @@ class FolderSource:
         if name != "distributed":
             self._references = {**self._references, name: found}
         return Observer(on_record=partial(self._add, found))
+
+    def tell(self, text: str) -> None:
+        """Add a line to the log: what a script makes happen."""
+        self._log.add("warning", text)
 
     def end(self, complete: bool) -> None:
         """Note how the run has ended."""
@@ -127,7 +132,9 @@ class FolderSource:
         shown = [one.view(states[one.agent], now) for one in agents]
         memberships = [] if folder is None else folder.manifest.summary.get("memberships") or []
         gathered = [] if folder is None else folder.evaluations
-        steps = [one["step"] for one in shown if one["step"] is not None and one["state"] not in ("missing", "left")]
+        evaluations = gathered or self._read_evaluations(states)
+        steps = [evaluations[-1]["step"]] if evaluations else []  # an agent that plans has none
+        steps += [one["step"] for one in shown if one["step"] is not None and one["state"] not in ("missing", "left")]
         return {
             "title": self._title,
             "own": agents[0].agent if len(agents) == 1 and agents[0].neighbours else None,
@@ -138,9 +145,9 @@ class FolderSource:
             "score": agents[0].score,
             "agents": [*shown, *self._view_others(shown, now)],
             "positions": self._positions,
-            "evaluations": gathered or self._read_evaluations(states),
+            "evaluations": evaluations,
             "references": self._references or ({} if folder is None else folder.references),
-            "memberships": memberships or self._memberships.read(agents, self._began),
+            "memberships": memberships or self.memberships.read(agents, None if folder is None else folder.began),
             "certificate": None if folder is None else folder.certificate,
             "log": [],
         }
@@ -152,10 +159,11 @@ class FolderSource:
         return f"{first.name}, {known} agents" + (f", {count} of them here" if count < first.num_agents else "")
 
     def _name_states(self, now: float) -> dict[int, str]:
-        """How the agents stand: one whose process has ended, or is silent, is missing where others run."""
+        """How the agents stand: one whose process has ended, or is silent, is missing where others go on or have
+        finished."""
         found = {one.agent: one.name_state(now) for one in self._agents}
-        some_run = any(one.running and found[one.agent] != "silent" for one in self._agents)
-        lost = {"silent": "missing", "stopped": "missing" if some_run else "stopped"}
+        go_on = any(one.done or (one.running and found[one.agent] != "silent") for one in self._agents)
+        lost = {"silent": "missing", "stopped": "missing" if go_on else "stopped"}
         return {agent: lost.get(state, state) for agent, state in found.items()}
 
     def _name_run(self, states: dict[int, str]) -> str:

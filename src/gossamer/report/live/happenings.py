@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from gossamer.peers.progress import LONG_WAIT, join_numbers
+from gossamer.report.live.agents import GONE
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.view import AgentView
 from gossamer.runs.records import MembershipRecord
-
-GONE = ("missing", "stopped")
 
 
 class Happenings:

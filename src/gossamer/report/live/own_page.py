@@ -71,7 +71,7 @@ class PeerSource:
             "positions": place_around(agent.agent, sorted({*agent.neighbours, *known})),
             "evaluations": self._evaluations.read(agent.evaluations),
             "references": {},
-            "memberships": self._memberships.read([agent], self._began),
+            "memberships": self._memberships.read([agent]),
             "certificate": None,
             "log": self._log.last(),
         }

@@ -7,6 +7,7 @@ of that part: on a machine that is busy, a page moves less often.
 import os
 
 VIEW_SHARE = 0.004  # of a processor, for making views of the run
+BESIDE_SHARE = 0.02  # for them in a process that trains nothing itself, beside agents with a process each
 PAGE_SHARE = 0.003  # for sending what is new of them to browsers
 METRICS_SHARE = 0.003  # for writing them as Prometheus text
 LONGEST_REST = 10.0  # seconds

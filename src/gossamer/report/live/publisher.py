@@ -19,9 +19,11 @@ PROMPT = 0.1  # seconds between two of which the later one is urgent: an evaluat
 class Publisher:
     """Publishes the views that `build` makes; a context that ends with a last one."""
 
-    def __init__(self, feed: Feed, build: Callable[[], RunView], always: bool = False) -> None:
-        """`always`: something may have changed that nobody notes, such as a file."""
-        self._feed, self._build, self._always = feed, build, always
+    def __init__(
+        self, feed: Feed, build: Callable[[], RunView], always: bool = False, share: float = VIEW_SHARE
+    ) -> None:
+        """`always`: something may have changed that nobody notes, such as a file; `share`: of a processor."""
+        self._feed, self._build, self._always, self._share = feed, build, always, share
         self._changed = True
         self._hurry, self._ends = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
@@ -52,6 +54,6 @@ class Publisher:
             if self._changed or self._always:
                 self._changed = False
                 self._feed.publish(self._build())
-            rest = max(PROMPT, rest_after(time.thread_time() - began, VIEW_SHARE))
+            rest = max(PROMPT, rest_after(time.thread_time() - began, self._share))
             if not self._ends.wait(rest):
                 self._hurry.wait(EVERY - min(rest, EVERY))

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 from gossamer.agents.scores import choose_score
@@ -35,6 +36,7 @@ class WatchedDirectory:
         self._references: dict[str, list[EvaluationView]] = {}
         self._references_at = 0
         self._traffic: LinkTraffic | None = None
+        self._certificate: CertificateView | None = None
         self.running = False
         self.vertices, self._links = _read_network(folder)
         self.score = choose_score(
@@ -84,11 +86,12 @@ class WatchedDirectory:
     def certificate(self) -> CertificateView | None:
         """The certificate of the topology; None before a run has said how many data edges its links carry."""
         kept = self.manifest.summary.get("edges_kept", self.manifest.plan and self.manifest.plan.edges_kept)
-        with contextlib.suppress(OSError, GossamerError, KeyError, TypeError, ValueError):
-            return None if kept is None else view_stored_certificate(read_json(self.folder / TOPOLOGY), float(kept))
-        return None
+        if self._certificate is None and kept is not None:
+            with contextlib.suppress(OSError, GossamerError, KeyError, TypeError, ValueError):
+                self._certificate = view_stored_certificate(read_json(self.folder / TOPOLOGY), float(kept))
+        return self._certificate
 
-    @property
+    @cached_property
     def positions(self) -> Positions:
         """Places of the agents."""
         return place_agents(range(self.settings.agents), self._links)
