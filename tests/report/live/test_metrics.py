@@ -1,10 +1,12 @@
 """Prometheus metrics: what a scrape says of a view, read by Prometheus' own parser."""
 
 import http.client
+import re
 import socket
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -32,11 +34,11 @@ def url(feed: Feed) -> Iterator[str]:
         yield found
 
 
-def request(url: str, path: str = "/metrics", method: str = "GET") -> tuple[int, str, str]:
+def request(url: str, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, str, str]:
     """Status, content type and body of an answer."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.headers["Content-Type"], answer.read().decode()
     finally:
@@ -153,6 +155,14 @@ def test_every_family_is_explained_and_named_as_prometheus_asks(feed: Feed, url:
         assert all(sample.name.endswith("_total") == (family.type == "counter") for sample in family.samples)
 
 
+def test_the_guide_names_every_metric(feed: Feed, url: str) -> None:
+    view = make_view()
+    view["agents"][0]["report_age"], view["evaluations"][-1]["disagreement"] = 1.0, 0.5
+    feed.publish(view)
+    guide = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text()
+    assert set(re.findall(r"\bgossamer_[a-z_]+", guide)) == {name for name, _ in scrape(url)}
+
+
 def test_a_client_may_ask_for_some_families(feed: Feed, url: str) -> None:
     feed.publish(make_view())
     text = request(url, "/metrics?name[]=gossamer_run_step&name[]=gossamer_agent_sent_bytes_total")[2]
@@ -178,6 +188,11 @@ def test_there_is_nothing_but_metrics_to_get(url: str) -> None:
     assert "/metrics" in text
     assert request(url, "/../etc/passwd")[0] == 404
     assert [request(url, method=method)[0] for method in ("POST", "PUT", "DELETE", "HEAD")] == [405] * 4
+
+
+def test_a_browser_that_is_misled_here_by_a_foreign_name_is_refused(url: str) -> None:
+    assert request(url, Host="foreign.example:9100")[0] == 421
+    assert [request(url, Host=name)[0] for name in ("localhost:9100", "127.0.0.1:9100", "[::1]:9100")] == [200] * 3
 
 
 def test_a_port_in_use_is_named(url: str) -> None:

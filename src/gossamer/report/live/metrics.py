@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gossamer.errors import GossamerError
+from gossamer.report.live.access import is_loopback, split_host
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.pace import METRICS_SHARE, rest_after
 
@@ -57,7 +58,7 @@ def _listen(address: tuple[str, int], registry: Any) -> "_Server":
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise GossamerError(
             f"--metrics cannot listen on {_bracket(host)}:{port}: {reason}; give an address of this machine and a port "
-            "that no other process uses, such as 127.0.0.1:9100"
+            "that is free, or port 0 for any free one"
         ) from None
 
 
@@ -73,6 +74,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, family: int, address: tuple[str, int], registry: Any) -> None:
         self.address_family = family
         self.text = _Text(registry)
+        self.is_private = is_loopback(address[0])  # then a browser that a foreign site has misled here is refused
         self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         super().__init__(address, _Handler)
 
@@ -139,8 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer /metrics; with `name[]` only these families."""
-        url = urlsplit(self.path)
-        if url.path == "/metrics":
+        url, host = urlsplit(self.path), self.headers.get("Host")
+        if self.server.is_private and host is not None and not is_loopback(split_host(host)):
+            self._answer(421, b"These metrics are for this machine; ask for 127.0.0.1 or localhost.\n")
+        elif url.path == "/metrics":
             self._answer(200, self.server.text.write(parse_qs(url.query).get("name[]", [])), CONTENT_TYPE)
         elif url.path == "/":
             self._answer(200, b"Metrics of a Gossamer run: /metrics\n")
