@@ -129,10 +129,10 @@ def draw(path: Path, found: FigureCurves) -> None:
                 label=name,
                 linewidth=1.4,
                 marker=marker,
-                markersize=5,
+                markersize=8 if marker in "*P" else 6,
                 markeredgecolor=colour if marker == "x" else "white",
                 markeredgewidth=1.2 if marker == "x" else 0.5,
-                markevery=2,
+                markevery=0.12,  # of the plot's diagonal, wherever evaluations crowd
             )
         axes.set(title=dataset.upper(), xlabel="bytes sent by all agents", ylabel="test accuracy [%]", xscale="log")
         tidy(axes)
