@@ -91,6 +91,8 @@ def _report_runs(folder: Path, others: Sequence[Path], with_predictions: bool) -
     held_out, missing = _judge(facts) if with_predictions else (None, NO_PREDICTIONS)
     settings = facts.settings
     agents = f"{settings.agents} agent{'s' * (settings.agents != 1)}"
+    if facts.kind == "peer":
+        agents = f"agent {facts.manifest.agent} of {settings.agents}"
     title = f"{facts.manifest.data.name}, {agents}" if not others else f"{len(runs)} runs, compared"
     lead = f"{facts.name}: {KIND_TEXTS[facts.kind]}" + (f" ({NOT_FINISHED.lower()})" if facts.unfinished else "")
     if others:

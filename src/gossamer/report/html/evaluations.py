@@ -50,14 +50,15 @@ def chart_histories(
     if score != "loss":
         chosen = {"choices": _choose(histories, looks, score), "choice": "test"}
         parts.append(draw("chart", scored | chosen, f"{label} over the steps"))
-    for key, title in (("disagreement", "Disagreement"), ("stationarity", "Stationarity g^t")):
+    for key, title in (("disagreement", "Disagreement"), ("stationarity", "Stationarity")):
         known = {
             name: thin([(record["step"], _measure(record, key)) for record in history])
             for name, history in histories.items()
             if name not in ("centralised", "graphless")
         }
         if any(y for points in known.values() for _, y in points):
-            spec = {"title": title, "scale": "log", "toggle": True, **common}
+            label = "of the agents' weights" if key == "disagreement" else "g^t"
+            spec = {"title": title, "label": label, "scale": "log", "toggle": True, **common}
             series = [{**looks[name], "points": points} for name, points in known.items()]
             parts.append(draw("chart", spec | {"series": series}, f"{title} over the steps"))
     return "".join(parts)

@@ -38,6 +38,7 @@ class RunFacts:
     """All that a run directory says; None or empty where it does not."""
 
     folder: Path
+    given: Path  # the folder that was asked for: of an agent, the one around the run's
     kind: Kind
     manifest: RunManifest
     settings: Settings
@@ -54,7 +55,7 @@ class RunFacts:
     @property
     def name(self) -> str:
         """The folder's name, under which a report shows the run."""
-        return self.folder.resolve().name or str(self.folder)
+        return self.given.resolve().name or str(self.given)
 
     @property
     def unfinished(self) -> str | None:
@@ -96,7 +97,7 @@ class RunFacts:
 
 def read_run_facts(folder: Path) -> RunFacts:
     """Read a run directory, or the folder of an agent that has finished."""
-    folder = find_run_folder(folder)
+    given, folder = folder, find_run_folder(folder)
     manifest, settings = read_manifest(folder), read_run_settings(folder)
     problems: list[str] = []
 
@@ -112,6 +113,7 @@ def read_run_facts(folder: Path) -> RunFacts:
     pictures = {name: folder / f"{name}.png" for name in ("memberships", "reconstructions")}
     facts = RunFacts(
         folder=folder,
+        given=given,
         kind=_find_kind(folder, manifest),
         manifest=manifest,
         settings=settings,

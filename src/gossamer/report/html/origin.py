@@ -72,20 +72,24 @@ def show_origin(facts: RunFacts, missing: str | None) -> PageSection:
     facts_of_data: list[list[Content]] = [
         ["data set", settings.dataset],
         ["name", data.name],
-        ["SHA-256 of its arrays", data.fingerprint or "not known: the vertices were with their sites"],
+        ["SHA-256 of its arrays", data.fingerprint or "not known: no one place had all vertices"],
         ["seed", str(settings.seed)],
         ["run directory", facts.name],
         ["this report by", f"gossamer {GOSSAMER_VERSION}"],
     ]
-    given = "" if data.fingerprint else note("The data set is with the sites: no one command trains this run again.")
-    if missing is not None and data.fingerprint:
-        given = note(f"The data set could not be loaded when this report was written: {missing}")
+    remarks = []
+    if facts.memberships:
+        remarks.append("When agents leave and join depends on the machine: the same command gives another timeline.")
+    elif not data.fingerprint:
+        remarks.append("The data set is with the sites: no one command trains this run again.")
+    elif missing is not None and facts.kind != "peer":
+        remarks.append(f"The data set could not be loaded when this report was written: {missing}")
     return PageSection(
         "reproduce",
         "How to reproduce",
         concatenate(
             *(paragraph(words) + show_code(command) for words, command in write_commands(facts)),
-            given,
+            *map(note, remarks),
             tabulate("Data and seed", ["", ""], facts_of_data, "settings", (1,)),
             tabulate("Versions that the run was made with", ["package", "version"], versions, "settings", (1,)),
         ),
@@ -95,12 +99,14 @@ def show_origin(facts: RunFacts, missing: str | None) -> PageSection:
 def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
     """Command lines that make the run again, each with what it does."""
     settings, name = facts.settings, facts.name
+    if facts.memberships:  # of the run directory are those of the last one
+        settings = settings.model_copy(update={"agents": len(facts.memberships[0].members)})
     whole = [settings.dataset, *write_options(settings, facts.manifest.data.task)]
 
     def join(*words: str) -> str:
         return shlex.join(words)
 
-    report = ("This page", join("gossamer", "report", str(facts.folder)))
+    report = ("This page", join("gossamer", "report", str(facts.given)))
     train = join("gossamer", "train", *whole)
     if facts.kind == "launch":
         script = ["--script", str(facts.folder / SCRIPT_NAME)] if facts.scripted else []

@@ -39,11 +39,17 @@ def summarise_run(facts: RunFacts, held_out: HeldOut | None) -> PageSection:
     """Scores of the three models with their differences, and key numbers."""
     models, score = list_models(facts.summary), facts.score
     body = [_describe_state(facts), *map(note, facts.problems), _tile(facts, held_out)]
+    if facts.settings.privacy != "none":
+        body.append(note(f"Differential privacy: {facts.settings.privacy}."))
+    own = {} if facts.summary.own is None else {"own": facts.summary.own}
     if "distributed" in models:
-        body += [paragraph(Markup(f"<strong>{_say_result(models, score)}</strong>")), _tabulate_scores(models, score)]
+        body += [
+            paragraph(Markup(f"<strong>{_say_result(models, score)}</strong>")),
+            _tabulate_scores(models | own, score),
+        ]
         body.append(unfold("Other scores on the test set", _tabulate_others(models, score)))
-    elif facts.summary.own is not None:
-        body.append(_tabulate_scores({"own": facts.summary.own}, score))
+    elif own:
+        body.append(_tabulate_scores(own, score))
     else:
         body.append(note("There are no scores yet: they are measured when the run ends."))
     return PageSection("summary", "Summary", concatenate(*body))
@@ -106,13 +112,13 @@ def _tabulate_scores(models: Mapping[str, MaskTable], score: str) -> str:
         row: list[Content] = [name_model(name), format_score("loss", table.train.loss)]
         row += [format_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
         away = format_difference(score, read_score(table, "test", score), read_score(models[first], "test", score))
-        row.append("" if name == first else away)
+        row += [] if len(models) == 1 else ["" if name == first else away]
         rows.append(row)
     headings = ["model", "training loss", *(f"{mask} {label_score(score)}" for mask in MASK_NAMES)]
     better = "lower" if score in LOWER_IS_BETTER else "higher"
     return tabulate(
         f"Scores with the weights that were kept ({better} is better)",
-        [*headings, "test, against distributed"],
+        [*headings, *(["test, against distributed"] if len(models) > 1 else [])],
         rows,
     )
 
@@ -130,7 +136,7 @@ def _tabulate_others(models: Mapping[str, MaskTable], score: str) -> str:
 
 def name_model(name: str) -> Markup:
     """A model's name beside its colour."""
-    return Markup(f'<span class="model {name}">{LABELS.get(name, "this agent")}</span>')
+    return Markup(f'<span class="model {name}">{LABELS.get(name, "its own vertices")}</span>')
 
 
 def _describe_state(facts: RunFacts) -> str:
@@ -161,9 +167,8 @@ def _tile(facts: RunFacts, held_out: HeldOut | None) -> str:
         "steps": f"{facts.steps:,}",
         "kept step": None if summary.best_step in (None, facts.steps) else f"{summary.best_step:,}",
         "sent in all": None if sent is None or settings.agents == 1 else as_size(sent),
-        "disagreement": None if summary.disagreement is None else f"{summary.disagreement:.1e}",
+        "disagreement": None if not summary.disagreement else f"{summary.disagreement:.1e}",
         "time to train": None if not summary.seconds else f"{summary.seconds:.1f} s",
-        "privacy": None if settings.privacy == "none" else settings.privacy,
     }
     tiles = [f"<div><dt>{label}</dt><dd>{render(value)}</dd></div>" for label, value in found.items() if value]
     return f'<dl class="tiles">{"".join(tiles)}</dl>'

@@ -17,7 +17,8 @@ def show_topology(facts: RunFacts) -> PageSection:
     found = facts.certificate
     title = "Topology's certificate"
     if found is None:
-        return PageSection("topology", title, note("The run directory has no topology.json."))
+        own = "An agent knows its own row of C alone." if facts.kind == "peer" else "It is not in the run directory."
+        return PageSection("topology", title, note(own))
     if facts.settings.agents == 1:
         return PageSection("topology", title, note("One agent talks to nobody."))
     holds = {name: YES if yes else NO for name, yes in found.holds.items()}
@@ -66,6 +67,7 @@ def show_messages(facts: RunFacts) -> PageSection:
     found, title = facts.messages, "Messages"
     if found is None or facts.settings.agents == 1:
         why = "One agent sends none." if facts.settings.agents == 1 else "Messages are counted when the run ends."
+        why = "They are counted where all agents' folders are gathered." if facts.kind == "peer" else why
         return PageSection("messages", title, note(why))
     steps, mixed = facts.steps, count_consensus_rounds(facts)
     times = {"forward": steps, "backward": steps, "consensus": mixed}
