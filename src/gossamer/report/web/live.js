@@ -99,7 +99,7 @@
   };
 
   function showTraffic() {
-    map.update({...gossamer.mapOf(view), height: view.agents.length > 60 ? 640 : 500, title: view.own === null ? "Agents" : "This agent and its neighbours"});
+    map.update({...gossamer.mapOf(view), longWait: 0.1 * view.seconds, height: view.agents.length > 60 ? 640 : 500, title: view.own === null ? "Agents" : "This agent and its neighbours"});
     const all = {};
     let rows = view.agents.map((one) => ({
       name: String(one.agent), colour: gossamer.agentColour(one.agent),
@@ -113,7 +113,7 @@
       }));
     }
     const most = rows.map((row) => [sum(Object.values(row.values)), row]).filter(([size]) => size > 0);
-    most.sort((a, b) => b[0] - a[0]);
+    if (most.length > MAX_ROWS) most.sort((a, b) => b[0] - a[0]);
     const shown = most.length > 1 ? most.slice(0, MAX_ROWS).map(([, row]) => row) : [];
     bars.update({rows: [{name: "all", values: all}], scale: "own"});
     const rest = most.length > MAX_ROWS ? `, the ${MAX_ROWS} that sent most` : "";

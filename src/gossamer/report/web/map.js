@@ -5,6 +5,7 @@
      links: [{ends: [0, 3], bytes: 12345, waited: 1.5, added: false}],    // waited in seconds, null: not known
      positions: {"3": [x, y]},     // from -1 to 1, y upwards; agents without one stand on a circle
      own: null,                    // the agent whose page this is
+     longWait: 0,                  // seconds of waiting that have the last colour, at least; or the longest that there is
      title: "Agents",
      height: 420,                  // in pixels; the width is that of `element`
    }
@@ -48,7 +49,7 @@ gossamer.mapOf = function (view) {
 
 gossamer.map = function (element, spec) {
   const {node, shape, setText, setStyle} = gossamer;
-  const now = {title: "Agents", agents: [], links: [], positions: {}, own: null, height: 420, ...spec};
+  const now = {title: "Agents", agents: [], links: [], positions: {}, own: null, longWait: 0, height: 420, ...spec};
   const marks = new Map(); // agent -> its <g>
   const lines = new Map(); // "0-3" -> its <line>
   let current = null; // agent that Tab reaches
@@ -166,7 +167,7 @@ gossamer.map = function (element, spec) {
     setText(tally, `${now.agents.length} agents, ${now.links.length} links${lacking}`);
     const points = place(width, height, radius);
     const most = Math.max(1, ...now.links.map((one) => one.bytes));
-    const longestWait = Math.max(0, ...now.links.map((one) => one.waited || 0));
+    const longestWait = Math.max(now.longWait, ...now.links.map((one) => one.waited || 0));
     const thickest = Math.min(9, 0.6 * radius);
     const kept = new Set();
     for (const one of now.links) {
