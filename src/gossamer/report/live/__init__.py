@@ -17,6 +17,7 @@ The code is organised as follows:
     traffic          bytes on the links of a simulated run
     layout           places of agents on the map
     log_lines        the last lines of the log
+    bounded_server   the HTTP server of page and metrics
     metrics          Prometheus metrics over HTTP
     metric_families  what they are named, and how they follow from a view
     metrics_client   agents on other machines, read from their metrics

@@ -2,23 +2,22 @@
 
 import contextlib
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Iterator, Sequence, Set
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gossamer.errors import GossamerError
 from gossamer.report.live.access import is_loopback, split_host
+from gossamer.report.live.bounded_server import BoundedServer
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.pace import METRICS_SHARE, rest_after
 
 MAX_REQUESTS = 16  # that are answered at a time; others find their connection closed
 MAX_SELECTIONS = 8  # of families that are kept as text
 REQUEST_SECONDS = 10.0  # without a byte, after which a connection is closed
-POLL_SECONDS = 0.2  # between two looks at whether to stop
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # what every version of Prometheus reads
 INSTALL_METRICS = "--metrics needs prometheus-client; install it with: pip install 'gossamer[metrics]'"
 
@@ -38,22 +37,15 @@ def serve_metrics(feed: Feed, address: tuple[str, int]) -> Iterator[str]:
     registry = CollectorRegistry()
     registry.register(RunCollector(feed))
     server = _listen(address, registry)
-    thread = threading.Thread(target=server.serve_forever, args=[POLL_SECONDS], name="metrics", daemon=True)
-    thread.start()
-    try:
-        host, port = server.server_address[:2]
-        yield f"http://{_bracket(str(host))}:{port}/metrics"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with server.running("metrics"):
+        yield f"http://{_bracket(str(server.server_address[0]))}:{server.server_port}/metrics"
 
 
 def _listen(address: tuple[str, int], registry: Any) -> "_Server":
     host, port = address
     try:
-        family, *_, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return _Server(family, (str(found[0]), port), registry)
+        *_, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return _Server((str(found[0]), port), registry)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise GossamerError(
@@ -66,36 +58,11 @@ def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class _Server(ThreadingHTTPServer):
-    """A thread for each request, of which there are at most MAX_REQUESTS."""
-
-    daemon_threads = True
-
-    def __init__(self, family: int, address: tuple[str, int], registry: Any) -> None:
-        self.address_family = family
+class _Server(BoundedServer):
+    def __init__(self, address: tuple[str, int], registry: Any) -> None:
         self.text = _Text(registry)
         self.is_private = is_loopback(address[0])  # then a browser that a foreign site has misled here is refused
-        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's reverse DNS lookup, which may take long."""
-        socketserver.TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client that goes away in the middle is no fault."""
+        super().__init__(address, _Handler, MAX_REQUESTS)
 
 
 class _Text:

@@ -13,18 +13,16 @@ streams are bounded, so that nobody keeps others out for long.
 import io
 import select
 import socket
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gossamer.errors import GossamerError
 from gossamer.report.live.access import WILDCARDS, Door, Hosts
+from gossamer.report.live.bounded_server import BoundedServer
 from gossamer.report.live.changes import snapshot
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.streams import MAX_STREAMS, Streams
@@ -34,7 +32,6 @@ MAX_HEAD = 16_384  # bytes of a request line and its headers
 MAX_BODY = 4_096  # bytes of a form
 MAX_CONNECTIONS = 128
 PAGE_TIMEOUT = 10.0  # seconds for a whole request, and for a browser to take a part of an answer
-POLL = 0.2  # seconds after which the server sees that it stops
 STOP = 2.0  # seconds that streams have to end
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -66,55 +63,23 @@ def serve_page(feed: Feed, address: tuple[str, int], token: str | None) -> Itera
             f"cannot serve the page at {where}: {getattr(error, 'strerror', None) or error}; give an address of this "
             "machine and a port that is free, or port 0 for any free one"
         ) from None
-    thread = threading.Thread(target=server.serve_forever, args=(POLL,), name="page", daemon=True)
-    thread.start()
-    try:
-        yield server.url
-    finally:
-        server.streams.stop(STOP)
-        server.shutdown()
-        server.server_close()
-        thread.join(STOP)
+    with server.running("page"):
+        try:
+            yield server.url
+        finally:
+            server.streams.stop(STOP)
 
 
-class _PageServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
+class _PageServer(BoundedServer):
     def __init__(self, feed: Feed, host: str, port: int, token: str | None) -> None:
         self.feed = feed
         self.streams = Streams(feed)
         self.assets = {name: read_asset(name).encode() for name in (*ASSETS, "live.html", "login.html")}
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__((host, port), _PageHandler)
+        super().__init__((host, port), _PageHandler, MAX_CONNECTIONS)
         self.hosts = Hosts(host)
         self.door = Door(token, self.server_port)
         shown = socket.gethostname() if host in WILDCARDS else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server_port}/"
-
-    def server_bind(self) -> None:
-        """Bind without the look-up of the machine's full name that HTTPServer makes, which may take long."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[0], self.server_address[1]  # type: ignore[assignment]
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of browsers that go away."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
 
 
 class _RequestError(Exception):
