@@ -51,6 +51,16 @@ def test_the_command_and_the_options_of_the_example_are_understood(service: dict
     assert (context.params["serve"], context.params["give_up"]) == (True, 3600.0)
 
 
+def test_folders_are_the_agents_own_and_where_other_commands_find_them(service: dict[str, str]) -> None:
+    text = UNIT.read_text()
+    for line in ("Environment=TMPDIR=%t/gossamer/agent-%i", "Environment=MPLCONFIGDIR=%C/gossamer/agent-%i"):
+        assert line in text
+    assert service["RuntimeDirectory"] == service["StateDirectory"] == service["CacheDirectory"] == "gossamer/agent-%i"
+    assert service["StateDirectoryMode"] == service["RuntimeDirectoryMode"] == "0700"
+    assert service["ProtectSystem"] == "strict"
+    assert service["NoNewPrivileges"] == service["PrivateTmp"] == "yes"
+
+
 def test_exit_codes_are_those_of_the_peer(service: dict[str, str]) -> None:
     assert service["Restart"] == "on-failure"
     assert service["RestartPreventExitStatus"] == str(peer.WITHOUT_AGENT)
