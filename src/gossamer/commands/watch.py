@@ -50,12 +50,13 @@ def watch(
     ended, or has not reported for 15 s, is missing.
     """
     logs.configure(log_level)
-    from gossamer.report.live.folders import FolderSource, require_run
+    from gossamer.report.live.feed import Feed
+    from gossamer.report.live.folders import FolderSource
+    from gossamer.report.live.log_lines import LogLines
 
-    require_run(run)
+    feed, lines = Feed(), LogLines()
+    source = FolderSource(feed, lines, run)
     options = WatchOptions(page or f"{LOOPBACK}:{PAGE_PORT}", metrics, page_token_file)
-    with watch_run(options, free_port=page is None) as watched:
-        assert watched is not None
-        with suppress(KeyboardInterrupt), publish(FolderSource(watched.feed, watched.log, run)):
-            err.print("press Ctrl-C to end", highlight=False)
-            threading.Event().wait()
+    with watch_run(options, feed, lines, free_port=page is None), suppress(KeyboardInterrupt), publish(source):
+        err.print("press Ctrl-C to end", highlight=False)
+        threading.Event().wait()

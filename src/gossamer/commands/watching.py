@@ -83,9 +83,11 @@ def read_token(file: Path | None) -> str | None:
 
 
 @contextmanager
-def watch_run(options: WatchOptions, free_port: bool = False) -> Iterator[Watch | None]:
-    """Serve what the options ask for until the command ends; None if they ask for nothing. With `free_port`, a port of
-    the page that is taken is replaced by a free one."""
+def watch_run(
+    options: WatchOptions, feed: "Feed | None" = None, log: "LogLines | None" = None, free_port: bool = False
+) -> Iterator[Watch | None]:
+    """Serve what the options ask for until the command ends; None if they ask for nothing. The feed and the lines are
+    new if they are not given. With `free_port`, a port of the page that is taken is replaced by a free one."""
     if options.page is None and options.metrics is None:
         if options.token_file is not None:
             raise GossamerError("--page-token-file is for a page; give --page HOST:PORT, too")
@@ -98,7 +100,7 @@ def watch_run(options: WatchOptions, free_port: bool = False) -> Iterator[Watch 
     from gossamer.report.live.log_lines import LogLines
 
     with ExitStack() as served:
-        watch = Watch(Feed(), LogLines())
+        watch = Watch(feed or Feed(), log or LogLines())
         served.enter_context(_keep_log(watch.log))
         if page is not None:
             served.enter_context(_serve_page(watch.feed, page, token, free_port))

@@ -10,11 +10,13 @@ import pytest
 from report.live.sources import OPTIONS, SeenFeed, cut_agents, leave_report, make_small_graph
 
 import gossamer
+from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.errors import GossamerError
 from gossamer.report.live.folders import FolderSource
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.view import RunView
 from gossamer.runs.message_counts import count_messages
+from gossamer.runs.settings import make_settings
 
 
 def look(source: FolderSource) -> RunView:
@@ -172,6 +174,27 @@ def test_evaluations_of_agents_are_those_of_one_that_is_there(tmp_path: Path) ->
     assert [one["loss"] for one in look(source)["evaluations"]] == [1.5, 1.5, 1.5]
 
 
+def test_a_private_runs_scores_are_summed_where_all_agents_are_at_hand(tmp_path: Path) -> None:
+    options = {"privacy": "edge:epsilon=8,delta=1e-3", "topology": "ring", "consensus_every": 1}
+    folders = cut_agents(tmp_path / "run", **options)
+    states = [leave_report(folders[agent], agent) for agent in range(3)]
+
+    def log(agent: int, steps: int) -> None:
+        right = [agent, 0]  # loss, weight, count; right, predicted and actual by class
+        sums = [2.0 + agent, 2, 2, *right, 2, 0, 2, 0]
+        lines = [{"step": step, "train": sums, "validation": sums, "test": sums} for step in range(0, 2 * steps, 2)]
+        (states[agent] / "evaluations.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    source = make_source(tmp_path / "run")
+    assert look(source)["evaluations"] == []
+    for agent in range(3):
+        log(agent, 2 + agent)
+    found = look(source)["evaluations"]
+    assert [(one["step"], one["loss"], one["validation"]) for one in found] == [(0, 1.5, 0.5), (2, 1.5, 0.5)]
+    log(0, 4)
+    assert [one["step"] for one in look(source)["evaluations"]] == [0, 2, 4]
+
+
 def test_one_agents_folder_shows_it_and_what_it_sees_of_its_neighbours(tmp_path: Path) -> None:
     folders = cut_agents(tmp_path / "run")
     link = {"sent": {}, "received": 12, "waited": 1.5}
@@ -226,3 +249,12 @@ def test_folders_with_nothing_to_watch_are_refused(tmp_path: Path) -> None:
     shutil.move(other[1], tmp_path / "mixed" / "b")
     with pytest.raises(GossamerError, match="agents of 2 runs"):
         make_source(tmp_path / "mixed")
+
+
+def test_ranks_are_no_agents(tmp_path: Path) -> None:
+    cut_for_ranks(tmp_path / "cut", make_small_graph(), make_settings({"dataset": "small", **OPTIONS}), 2)
+    view = look(make_source(tmp_path / "cut"))
+    assert (view["state"], view["step"], len(view["agents"])) == ("starting", 0, 3)
+    assert [link["neighbour"] for link in view["agents"][1]["neighbours"]] == [0, 2]
+    assert view["certificate"] is not None
+    assert (view["certificate"]["needed_links"], view["certificate"]["edges_kept"]) == (2, 19 / 21)

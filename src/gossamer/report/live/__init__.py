@@ -13,6 +13,7 @@ The code is organised as follows:
     memberships      memberships by agents' folders
     happenings       lines about what has happened to agents
     evaluations      evaluations as a view has them
+    summed           evaluations of a private run, from its agents' sums
     certificates     the topology's certificate as a view has it
     traffic          bytes on the links of a simulated run
     layout           places of agents on the map

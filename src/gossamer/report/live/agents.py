@@ -11,7 +11,7 @@ from gossamer.files import is_in_use
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, find_last_membership, run_folder
 from gossamer.peers.progress import STATUS_FILE
 from gossamer.peers.refusals import RECOVERY_REASONS
-from gossamer.peers.shards.shard import read_shard
+from gossamer.peers.shards.shard import Shard, read_shard
 from gossamer.peers.shards.sites import is_site, read_site_shard
 from gossamer.peers.status import list_checkpoint_times, name_state, read_report
 from gossamer.peers.term_folders import term_folder
@@ -33,6 +33,8 @@ class WatchedAgent:
         self.neighbours = tuple(sorted(own.neighbours))
         self.settings, self.changes = shard.settings, shard.settings.evict_after is not None
         self.name = shard.settings.dataset if shard.identity is None else shard.identity.name
+        self.task, self.num_outputs = data.task, data.num_classes or int(data.targets.shape[-1])
+        self.transform = shard.share.transform if isinstance(shard, Shard) else None
         self.score = choose_score(shard.settings.score, data.task).key(binned=True)
         self.vertices = len(data.targets)
         self.labels = int(data.masks["train"].reshape(self.vertices, -1).any(axis=1).sum())

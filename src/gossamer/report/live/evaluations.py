@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gossamer.report.live.view import EvaluationView
 
@@ -43,16 +43,20 @@ def _find(values: Mapping[str, Any], name: str) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-class EvaluationFile:
+_One = TypeVar("_One", bound=Mapping[str, Any])
+
+
+class EvaluationFile(Generic[_One]):
     """A file of evaluations that grows: each is read once. After a recovery or in a new file, it is read anew."""
 
-    def __init__(self, view: Callable[[Mapping[str, Any]], EvaluationView]) -> None:
+    def __init__(self, view: Callable[[Mapping[str, Any]], _One]) -> None:
+        """`view` makes of a line what is kept of it, with its `step`."""
         self._view = view
         self._path: Path | None = None
         self._inode, self._offset = 0, 0
-        self.found: list[EvaluationView] = []  # ascending steps; grows at its end, or is another list
+        self.found: list[_One] = []  # ascending steps; grows at its end, or is another list
 
-    def read(self, path: Path) -> list[EvaluationView]:
+    def read(self, path: Path) -> list[_One]:
         """All evaluations of a file, without a last line that has not been written to its end."""
         try:
             about = path.stat()

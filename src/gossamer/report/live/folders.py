@@ -20,21 +20,28 @@ from gossamer.report.live.memberships import WatchedMemberships
 from gossamer.report.live.pace import BESIDE_SHARE
 from gossamer.report.live.publisher import Publisher
 from gossamer.report.live.run_directory import WatchedDirectory
+from gossamer.report.live.summed import SummedEvaluations
 from gossamer.report.live.view import AgentView, EvaluationView, RunView
 from gossamer.runs.directory import AGENTS_FOLDER
+from gossamer.runs.documents import read_json
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record
-from gossamer.runs.shares import MANIFEST, is_agent_folder
+from gossamer.runs.shares import MANIFEST, MAX_MANIFEST_BYTES, find_agent_folder, is_agent_folder
 
 ENDED = ("finished", "serving", "left", "outside")
 
 
 def find_watched_agents(folder: Path) -> list[Path]:
     """The folders of agents in a folder: those of a launch, those that lie in it, or itself."""
-    if is_agent_folder(folder):
+    if _is_of_agent(folder):
         return [folder]
     inside = folder / AGENTS_FOLDER if (folder / AGENTS_FOLDER).is_dir() else folder
-    return [path.parent for path in sorted(inside.glob(f"*/{MANIFEST}")) if is_agent_folder(path.parent)]
+    return [path.parent for path in sorted(inside.glob(f"*/{MANIFEST}")) if _is_of_agent(path.parent)]
+
+
+def _is_of_agent(folder: Path) -> bool:
+    """Return whether a folder is an agent's, and not that of a rank of a cluster."""
+    return is_agent_folder(folder) and "agent" in read_json(find_agent_folder(folder) / MANIFEST, MAX_MANIFEST_BYTES)
 
 
 def require_run(folder: Path) -> None:
@@ -60,6 +67,9 @@ class FolderSource:
         if len(runs) > 1:
             raise GossamerError(f"{folder} holds agents of {len(runs)} runs; give a folder with those of one run")
         self._evaluations = EvaluationFile(self._view_logged)
+        private = any(one.settings.privacy_spec is not None for one in self._agents)
+        whole = bool(self._agents) and len(self._agents) == self._agents[0].num_agents
+        self._summed = SummedEvaluations(self._agents) if private and whole else None
         self._evaluating: WatchedAgent | None = None  # whose evaluations are shown
         self.memberships = WatchedMemberships()
         self._references: dict[str, list[EvaluationView]] = {}
@@ -192,6 +202,8 @@ class FolderSource:
 
     def _read_evaluations(self, states: dict[int, str]) -> list[EvaluationView]:
         """Evaluations as one agent of the last membership has them, the same one as long as it is there."""
+        if self._summed is not None:
+            return self._summed.read()
         last = max(one.membership for one in self._agents)
         able = [
             one

@@ -21,7 +21,7 @@ from gossamer.runs.manifests import RunManifest
 from gossamer.runs.run_json import read_manifest, read_run_settings
 from gossamer.runs.tensors import read_arrays
 
-TOPOLOGY = "topology.json"
+TOPOLOGY, METRICS = "topology.json", "metrics.jsonl"
 
 
 class WatchedDirectory:
@@ -57,8 +57,11 @@ class WatchedDirectory:
 
     @property
     def state(self) -> str:
-        """How the run stands: "training", "finished" or "stopped"."""
-        return "finished" if self.manifest.complete else "training" if self.running else "stopped"
+        """How the run stands: "training", "finished", "stopped", or "starting" before its first evaluation."""
+        if self.manifest.complete:
+            return "finished"
+        begun = (self.folder / METRICS).is_file()
+        return "training" if self.running and begun else "stopped" if begun else "starting"
 
     @property
     def began(self) -> float:
@@ -68,7 +71,7 @@ class WatchedDirectory:
     @property
     def evaluations(self) -> list[EvaluationView]:
         """The evaluations so far."""
-        return self._evaluations.read(self.folder / "metrics.jsonl")
+        return self._evaluations.read(self.folder / METRICS)
 
     @property
     def references(self) -> dict[str, list[EvaluationView]]:
@@ -106,7 +109,7 @@ class WatchedDirectory:
         return [
             {
                 "agent": agent,
-                "state": "missing" if self.state == "stopped" else self.state,
+                "state": self.state,
                 "step": step,
                 "epoch": None,
                 "loss": None,
