@@ -12,6 +12,7 @@ is (observers + other threads) / (training thread without observers).
 import argparse
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -163,7 +164,9 @@ def main() -> None:
     if given.json:
         print(json.dumps({way: {**vars(cost), "share": cost.share} for way, cost in costs.items()}))
         return
-    print(f"{graph.name}, {given.agents} agents, {given.steps} steps; processor time of a step in microseconds")
+    crowded = os.getloadavg()[0] / (os.cpu_count() or 1)
+    print(f"{graph.name}, {given.agents} agents, {given.steps} steps; {crowded:.1f} busy threads a processor")
+    print("processor time of a step in microseconds")
     print(f"{'watched by':18}{'training':>10}{'observers':>11}{'threads':>9}{'share':>9}")
     for way, cost in costs.items():
         each = [f"{1e6 * seconds / cost.steps:.0f}" for seconds in (cost.training, cost.observers, cost.others)]

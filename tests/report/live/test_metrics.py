@@ -113,6 +113,17 @@ def test_an_agent_speaks_for_itself(feed: Feed, url: str) -> None:
     assert {dict(labels)["agent"] for name, labels in scrape(url) if name == "gossamer_agent_missing"} == set("012")
 
 
+def test_very_many_links_are_summed(feed: Feed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.report.live.metric_families.MAX_LINK_SERIES", 5)
+    feed.publish(make_view())
+    found = scrape(url)
+    assert found["gossamer_agent_sent_bytes_total", named(agent="0", neighbour="all", phase="forward")] == 1001 + 1002
+    assert found["gossamer_agent_sent_bytes_total", named(agent="0", neighbour="all", phase="consensus")] == 14
+    assert found["gossamer_agent_received_bytes_total", named(agent="2", neighbour="all")] == 900 + 901
+    assert found["gossamer_agent_waited_seconds_total", named(agent="1", neighbour="all")] == 0.5
+    assert ("gossamer_agent_received_bytes_total", named(agent="2", neighbour="1")) not in found
+
+
 def test_an_empty_feed_is_a_run_that_starts(url: str) -> None:
     found = scrape(url)
     assert {name for name, _ in found} == {"gossamer_build_info", "gossamer_run_state"}

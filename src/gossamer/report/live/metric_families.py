@@ -1,19 +1,24 @@
 """Prometheus families of a run's view: names, units and labels follow https://prometheus.io/docs/practices/naming/.
 
 Labels have as many values as the run has agents, links, phases and reasons of refusal, so that the number of series
-does not grow with time. Of an agent's own view others are left out, but for whether they are missing: each agent speaks
-for itself, and sums over scraped agents count nothing twice.
+does not grow with time. Where there are more than MAX_LINK_SERIES links, traffic is summed over an agent's neighbours. Of an
+agent's own view others are left out, but for whether they are missing: each agent speaks for itself, and sums over
+scraped agents count nothing twice.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gossamer.report.live.feed import Feed
-from gossamer.report.live.view import AgentView, RunView
+from gossamer.report.live.view import AgentView, NeighbourView, RunView
 from gossamer.runs.run_json import GOSSAMER_VERSION
 
+MAX_LINK_SERIES = (
+    1000  # that have series of their own: a run of 200 agents may have 40 000, as 20 MB of text at each scrape
+)
 AGENT_GAUGES: tuple[tuple[str, str], ...] = (
     ("gossamer_agent_step", "Training step of the agent. It goes back when agents roll back to a checkpoint."),
     ("gossamer_agent_epoch", "Epoch of the agent: a restart of any agent opens the next one."),
@@ -134,6 +139,15 @@ def _describe_agents(view: RunView, speaking: list[AgentView], age: float) -> It
     yield from (missing, states, *gauges.values(), waits)
 
 
+def _add_links(links: list[NeighbourView]) -> NeighbourView:
+    """The traffic of all of an agent's links."""
+    sent = Counter[str]()
+    for link in links:
+        sent.update(link["sent"])
+    received, waited = sum(link["received"] for link in links), sum(link["waited"] for link in links)
+    return {"neighbour": -1, "sent": dict(sent), "received": received, "waited": waited}
+
+
 def _describe_traffic(speaking: list[AgentView]) -> Iterator[Metric]:
     between = ["agent", "neighbour"]
     sent = CounterMetricFamily(
@@ -152,10 +166,11 @@ def _describe_traffic(speaking: list[AgentView]) -> Iterator[Metric]:
         "Messages and connections that the agent has refused.",
         labels=["agent", "reason"],
     )
+    by_link = sum(len(one["neighbours"]) for one in speaking) <= MAX_LINK_SERIES
     for one in speaking:
         agent = str(one["agent"])
-        for link in one["neighbours"]:
-            neighbour = str(link["neighbour"])
+        links = [(str(link["neighbour"]), link) for link in one["neighbours"]]
+        for neighbour, link in links if by_link else [("all", _add_links(one["neighbours"]))]:
             for phase, size in link["sent"].items():
                 sent.add_metric([agent, neighbour, _clean(phase)], size)
             received.add_metric([agent, neighbour], link["received"])
