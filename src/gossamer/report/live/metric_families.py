@@ -1,9 +1,9 @@
 """Prometheus families of a run's view: names, units and labels follow https://prometheus.io/docs/practices/naming/.
 
 Labels have as many values as the run has agents, links, phases and reasons of refusal, so that the number of series
-does not grow with time. Where there are more than MAX_LINK_SERIES links, traffic is summed over an agent's neighbours. Of an
-agent's own view others are left out, but for whether they are missing: each agent speaks for itself, and sums over
-scraped agents count nothing twice.
+does not grow with time. Where there are more than MAX_LINK_SERIES links, traffic is summed over an agent's neighbours.
+Of an agent's own view others are left out, but for whether they are missing: each agent speaks for itself, and sums
+over scraped agents count nothing twice.
 """
 
 from collections import Counter
