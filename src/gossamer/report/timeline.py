@@ -85,7 +85,8 @@ def _draw_rows(axes: "Axes", timeline: "Timeline") -> None:
             color=EVENT_COLOUR,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
         )
-    axes.set(xlabel="seconds", ylabel="agent", yticks=range(timeline.agents), ylim=(timeline.agents - 0.6, -0.7))
+    axes.set(xlabel="seconds", yticks=range(timeline.agents), ylim=(timeline.agents - 0.6, -0.7))
+    axes.set_ylabel("agent", labelpad=8)  # beside the boxes
     for agent, label in enumerate(axes.get_yticklabels()):
         colour = agent_colour(agent)
         label.set(color=text_colour(colour), bbox={"facecolor": colour, "edgecolor": "none", "pad": 2.5})
