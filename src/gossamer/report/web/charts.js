@@ -2,7 +2,7 @@
 
    spec = {
      title: "Loss", label: "cross entropy of training vertices",    // the label stands beside the title
-     series: [{name, colour, points: [[x, y], ...], dash: "6 4", steps: true, marks: true}],    // x ascends; y null: a gap
+     series: [{name, colour, points: [[x, y], ...], dash: "6 4", steps: true, marks: true, value: 0.8}],
      scale: "linear" or "log",     // of y; on a log scale values of 0 and below are gaps
      toggle: true,                 // a button that changes the scale
      format: gossamer.number,      // of values of y in the read-out
@@ -13,7 +13,8 @@
      empty: "no evaluation yet",   // shown while there is no point
    }
    `colour` is any CSS colour, such as "var(--distributed)" (also --centralised, --graphless). A series that is `steps`
-   keeps its value until the next point; one of `marks` is points without a line.
+   keeps its value until the next point; one of `marks` is points without a line. x ascends; where y is null there is a gap. The legend
+   shows `value`, or the last y.
 
    Returns {update(spec)}: draws again in the next frame. `update` takes the fields that have changed; arrays of points
    may grow in place. A curve of any length is drawn with at most four points for each pixel column: its first, last,
@@ -174,7 +175,7 @@ gossamer.chart = function (element, spec) {
 
   function drawGrid(width, height) {
     grid.replaceChildren();
-    const across = linearTicks(frame.left, frame.right, Math.max(2, Math.floor(frame.wide / 90)));
+    const across = linearTicks(frame.left, frame.right, Math.max(2, Math.floor(frame.wide / 70)));
     const down = Math.max(2, Math.floor(frame.tall / 36));
     const upward = now.scale === "log" ? logTicks(frame.low, frame.high, down) : linearTicks(frame.low, frame.high, down);
     if (now.format === gossamer.percent) {
@@ -218,7 +219,8 @@ gossamer.chart = function (element, spec) {
       button.setAttribute("aria-pressed", String(!hidden.has(one.name)));
       let last = one.points.length - 1;
       while (last >= 0 && !gossamer.known(one.points[last][1])) last -= 1;
-      setText(button.lastChild, last < 0 ? "" : now.format(one.points[last][1]));
+      const value = gossamer.known(one.value) ? one.value : last < 0 ? null : one.points[last][1];
+      setText(button.lastChild, value === null ? "" : now.format(value));
     });
   }
 

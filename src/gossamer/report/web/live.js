@@ -66,11 +66,25 @@
 
   const some = (points) => points.some((point) => gossamer.known(point[1]));
 
-  function seriesOf(name) {
+  /* The steps that the curves show: of a run that has just begun a half, a quarter ... of all, so that it is not squeezed. */
+  function horizon() {
+    let right = Math.max(view.steps, 1);
+    while (right / 2 >= Math.max(1.25 * view.step, 10)) right /= 2;
+    return right;
+  }
+
+  function upTo(points, right) {
+    if (!points.length || points[points.length - 1][0] <= right) return points;
+    return points.slice(0, points.findIndex((point) => point[0] > right));
+  }
+
+  function seriesOf(name, right) {
     const lines = [{name: "distributed", colour: "var(--distributed)", points: pointsOf("distributed", view.evaluations, name)}];
     for (const [reference, label] of Object.entries(REFERENCES)) {
       const points = pointsOf(reference, view.references[reference] || [], name);
-      if (some(points)) lines.push({name: label, colour: `var(--${reference})`, points, dash: reference === "graphless" ? "2 5" : "7 5"});
+      const dash = reference === "graphless" ? "2 5" : "7 5";
+      const value = last(view.references[reference] || [], name);
+      if (some(points)) lines.push({name: label, colour: `var(--${reference})`, points: upTo(points, right), value, dash});
     }
     return lines;
   }
@@ -82,9 +96,10 @@
   });
 
   function showCurves() {
-    const xRange = [0, Math.max(view.steps, 1)];
-    scoreChart.update({title: "Score", label: `${scoreName()} of validation vertices`, series: seriesOf("validation"), xRange, format: scoreFormat(view.score)});
-    lossChart.update({series: seriesOf("loss"), xRange});
+    const right = horizon();
+    const xRange = [0, right];
+    scoreChart.update({title: "Score", label: `${scoreName()} of validation vertices`, series: seriesOf("validation", right), xRange, format: scoreFormat(view.score)});
+    lossChart.update({series: seriesOf("loss", right), xRange});
     const points = pointsOf("distributed", view.evaluations, "disagreement");
     disagreement.update({series: some(points) ? [{name: "distributed", colour: "var(--distributed)", points}] : [], xRange});
   }

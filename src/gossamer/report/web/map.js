@@ -7,7 +7,7 @@
      own: null,                    // the agent whose page this is
      longWait: 0,                  // seconds of waiting that have the last colour, at least; or the longest that there is
      title: "Agents",
-     height: 420,                  // in pixels; the width is that of `element`
+     height: 420,                  // in pixels, but for phones; the width is that of `element`
    }
    A link is as wide as its bytes and coloured by waiting time; an added one is dashed. An agent's mark has its colour and
    its number. Those whose state is in gossamer.MISSING are red diamonds with a cross; those in gossamer.AWAY are hollow.
@@ -155,7 +155,8 @@ gossamer.map = function (element, spec) {
 
   function draw() {
     const width = Math.max(200, Math.round(svg.parentNode.clientWidth));
-    const height = width < 500 && now.agents.length > 50 ? Math.max(now.height, 1.3 * width) : now.height;
+    const crowded = now.agents.length > 50;
+    const height = width < 500 ? Math.max(280, width * (crowded ? 1.6 : 1)) : now.height;
     const radius = Math.min(17, Math.max(6, 0.26 * Math.sqrt((width * height) / Math.max(now.agents.length, 1))));
     const missing = now.agents.filter((one) => gossamer.MISSING.includes(one.state));
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

@@ -1,14 +1,16 @@
 """The live page in a real browser: what it shows, how it follows the run, and that it stays quick."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Page, expect
 from report.live.browser.conftest import LIMIT, OpenPage
-from report.live.page_client import a_line, a_view, an_agent, an_evaluation
+from report.live.page_client import EventReader, a_line, a_view, an_agent, an_evaluation
 
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.server import serve_page
+from gossamer.report.live.streams import MAX_STREAMS
 from gossamer.report.style import agent_colour
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -75,6 +77,19 @@ def test_curves_grow_while_views_are_published(feed: Feed, url: str, open_page: 
         wait_for_points(page, count, "loss-chart")
     assert page.locator("#score-chart .legend button").all_inner_texts()[1].startswith("centralised")
     expect(page.locator("#step")).to_have_text("100 of 100")
+
+
+def test_a_run_that_has_just_begun_is_not_squeezed(feed: Feed, url: str, open_page: OpenPage) -> None:
+    references = {"centralised": [an_evaluation(step) for step in range(0, 3001, 100)]}
+    feed.publish(a_view(evaluations=35, steps=3000, references=references))
+    page = open_page(url)
+    wait_for_points(page, 35)
+    share = page.locator("#score-chart svg.curves").evaluate(
+        "svg => svg.querySelector('.lines path').getBBox().width / svg.getBBox().width"
+    )
+    assert 0.3 < share < 0.9
+    feed.publish(a_view(evaluations=3000, steps=3000, references=references))
+    expect(page.locator("#score-chart .lines path").nth(1)).to_have_attribute("data-points", "31")
 
 
 def test_an_evaluation_without_a_finite_loss_leaves_a_gap(feed: Feed, url: str, open_page: OpenPage) -> None:
@@ -153,6 +168,26 @@ def test_the_token_is_asked_for(feed: Feed, open_page: OpenPage) -> None:
         expect(other.locator(".mark")).to_have_count(3)
         assert other.url == url  # the token is no longer in the address
         assert other.evaluate("document.cookie") == ""  # nor for scripts to read
+
+
+def test_a_page_whose_cookie_no_longer_holds_asks_for_the_token_again(feed: Feed, open_page: OpenPage) -> None:
+    feed.publish(a_view())
+    with serve_page(feed, LOOPBACK, "open sesame") as url:
+        page = open_page(f"{url}?token=open+sesame", errors_allowed=("401", "ERR_"))
+        expect(page.locator(".mark")).to_have_count(3)
+    with serve_page(feed, ("127.0.0.1", int(url.rstrip("/").rpartition(":")[2])), "open sesame"):
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_one_browser_too_many_is_told_so_and_tries_again(feed: Feed, url: str, open_page: OpenPage) -> None:
+    feed.publish(a_view())
+    with ExitStack() as others:
+        for _ in range(MAX_STREAMS):
+            others.enter_context(EventReader(url)).read()
+        page = open_page(url, errors_allowed=("503",))
+        expect(page.locator("#banner")).to_have_text("This page is watched by too many browsers, retrying.")
+    expect(page.locator(".mark")).to_have_count(3)
+    expect(page.locator("#banner")).to_be_hidden()
 
 
 def test_the_end_of_a_run_and_a_lost_connection_are_said(feed: Feed, open_page: OpenPage) -> None:
