@@ -142,6 +142,20 @@ def test_a_rehearsal_can_be_watched_afterwards(rehearsed: Any) -> None:
     assert set(view["positions"]) == {"0", "1", "2", "3", "4"}
 
 
+def test_a_rehearsal_is_reported_with_its_memberships(rehearsed: Any) -> None:
+    done = run("report", "run", "--json", cwd=rehearsed.folder.parent)
+    assert done.returncode == 0, done.stderr
+    assert "Memberships and timeline" in json.loads(done.stdout)["sections"]
+    text = (rehearsed.folder / "report.html").read_text()
+    assert "agent 3 killed" in text
+    assert 'alt="Validation score above a row for each agent' in text
+    assert "--agents 4" in text  # that it began with
+    assert "come and gone, which no data set holds" in text
+    peer = run("report", str(rehearsed.folders[0]), "--out", "peer.html", cwd=rehearsed.folder.parent)
+    assert peer.returncode == 0, peer.stderr
+    assert "agent 0 of 3" in (rehearsed.folder.parent / "peer.html").read_text()
+
+
 def test_gather_takes_the_members_and_names_the_others(rehearsed: Any, tmp_path: Path) -> None:
     named = "agent 1, 3 was no member .* holds the agents 0, 2, 4, numbered 0 to 2 in this order"
     with pytest.warns(GossamerWarning, match=named):

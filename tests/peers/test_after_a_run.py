@@ -29,6 +29,7 @@ from gossamer.gathering import gather_agents
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE, send_message
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
+from gossamer.reporting import write_report
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.run import Run, fingerprint_data
 from gossamer.runs.trained import read_trained
@@ -225,6 +226,9 @@ def test_folders_at_hand_join_into_one_run(trained: tuple[list[Path], Run], tmp_
         assert one["stationarity"] == pytest.approx(other["stationarity"], rel=1e-6, abs=1e-14)
     torch.testing.assert_close(result.run.predict(), expected.predict(), rtol=0, atol=1e-10)
     assert (tmp_path / "whole" / "curves.png").is_file()
+    page = write_report(tmp_path / "whole").path.read_text()  # its data set was in memory
+    assert "a run of gossamer train, cluster or gather" in page  # with public randomness they leave the same
+    assert "Agents&#x27; scores and labels are missing" in page
     again = gossamer.train(
         replace(expected.deployment.graph, name="blocks"), agents=M, topology="ring", steps=0, baselines=False,
         hidden=8, dtype="float64", initial=str(tmp_path / "whole"),

@@ -35,6 +35,19 @@ def train_values(folder: Path) -> Path:
     return folder
 
 
+def train_labels(folder: Path) -> Path:
+    """A finished run on a small graph with several labels a vertex, kept as a file beside it."""
+    random = np.random.default_rng(0)
+    features = random.normal(size=(40, 3))
+    edges = np.array([(i, i + 1) for i in range(39)])
+    masks = {name: np.arange(40) % 3 == k for k, name in enumerate(("train", "validation", "test"))}
+    names = ("red", HOSTILE)
+    graph = gossamer.make_graph("labels", edges, features, features[:, :2] > 0, class_names=names, **masks)
+    graph.save(folder.parent / "labels.npz")
+    gossamer.train(str(folder.parent / "labels.npz"), out=folder, **{**SMALL, "baselines": False})  # type: ignore[arg-type]
+    return folder
+
+
 def lengthen(source: Path, folder: Path, evaluations: int) -> Path:
     """A copy of a run directory with so many evaluations of it and of its references."""
     shutil.copytree(source, folder)

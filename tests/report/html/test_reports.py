@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report.html.made_runs import HOSTILE, lengthen, reproduce_fake, train_small, train_values
+from report.html.made_runs import HOSTILE, lengthen, reproduce_fake, train_labels, train_small, train_values
 
 from gossamer.auditing import AuditOptions, audit_run
 from gossamer.errors import GossamerError
@@ -109,6 +109,17 @@ def test_real_values_have_errors_in_place_of_confusions(tmp_path: Path) -> None:
     assert "Errors" in written.sections
     assert "mean absolute" in page.text
     assert any('"marks":true' in text for text in page.data)
+
+
+def test_several_labels_a_vertex_are_counted(tmp_path: Path) -> None:
+    written = write_report(train_labels(tmp_path / "labelled"))
+    page = Reader(written.path)
+    check_alone(page)
+    assert "Labels" in written.sections
+    assert HOSTILE in page.text
+    table = written.path.read_text().partition("Test vertices with each label</caption>")[2].partition("</table>")[0]
+    counts = [int(found) for found in re.findall(r"<td class=\"n\">(\d+)</td>", table)]
+    assert [sum(counts[:4]), sum(counts[4:])] == [13, 13]
 
 
 def test_without_the_data_set_the_page_says_what_is_missing(tmp_path: Path) -> None:

@@ -131,8 +131,8 @@ def read_run_facts(folder: Path) -> RunFacts:
 
 
 def _find_kind(folder: Path, manifest: RunManifest) -> Kind:
-    """The command that wrote the directory, as far as it can be told: a rank's run of a whole data set is as train's,
-    and a simulation with the secrets of a launch is as gathered peers."""
+    """The command that wrote the directory, as far as it can be told: ranks that have read a whole data set write what
+    train does, so do gathered peers with public randomness, and a simulation of a launch what gathered peers do."""
     if manifest.agent is not None:
         return "peer"
     if (folder / AGENTS_FOLDER).is_dir():

@@ -26,11 +26,11 @@ SCORES_IN_POINTS = ("accuracy", "macro_f1", "micro_f1", "roc_auc", "average_prec
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse")
 MASK_NAMES = ("train", "validation", "test")
 KIND_TEXTS = {
-    "train": "simulated in one process",
-    "launch": "one process an agent, on one machine",
-    "cluster": "ranks of a cluster",
-    "gather": "one process an agent, gathered",
-    "peer": "one agent's folder",
+    "train": "a run of gossamer train, cluster or gather",
+    "launch": "a run of gossamer launch, one process an agent",
+    "cluster": "a run of gossamer cluster on shares that were cut for its ranks",
+    "gather": "a run of peers, gathered",
+    "peer": "the folder of one agent",
 }
 NOT_FINISHED = "Not finished"
 

@@ -42,7 +42,13 @@ def show_reproduction(parts: Sequence[ReproducedPart], missing: Sequence[str], f
         held = sum(claim.holds for claim in papers)
         link = Markup(f'<a href="#{part.name}">{render(part.title)}</a>')
         rows.append([link, _verdict(part.verdict), f"{held} of {len(papers)}"])
-    table = tabulate("Verdicts", ["part of the paper", "verdict", "claims confirmed"], rows, "claims", (1,))
+    table = tabulate(
+        "Claims of the paper by figure and table",
+        ["part of the paper", "verdict", "claims confirmed"],
+        rows,
+        "claims",
+        (1,),
+    )
     lacking = note(f"Not reproduced in this folder: {', '.join(missing)}.") if missing else ""
     first = PageSection("summary", "Verdicts", table + lacking)
     return [first, *map(_show_part, parts), _show_how(folder)]
@@ -68,7 +74,7 @@ def _verdict(text: str) -> Markup:
 def _show_how(folder: Path) -> PageSection:
     command = shlex.join(["gossamer", "reproduce", "all", "--out", str(folder)])
     words = (
-        "What the folder holds is not computed again; with --quick there are fewer steps and points. "
+        "What the folder holds is not computed again. Add --quick if it was made with it: fewer steps and points. "
         f"This page was written by gossamer {GOSSAMER_VERSION}."
     )
     return PageSection("reproduce", "How to reproduce", show_code(command) + paragraph(words))
