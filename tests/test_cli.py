@@ -17,6 +17,7 @@ from commands.inside import run
 from safetensors.torch import load_file
 from scipy import sparse
 
+from gossamer.cli import COMMANDS, load_command
 from gossamer.errors import GossamerWarning
 
 COMMAND = [sys.executable, "-m", "gossamer"]
@@ -270,6 +271,13 @@ def test_help(arguments: list[str], tmp_path: Path) -> None:
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_flows_to_the_width_of_the_terminal(name: str) -> None:
+    paragraphs = (load_command(name).help or "").split("\n\n")
+    assert all(paragraphs)
+    assert not [paragraph for paragraph in paragraphs if "\n" in paragraph]
 
 
 def test_without_a_terminal_every_evaluation_is_a_line_on_standard_error(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command `gossamer`: its sub-commands, each imported when it is chosen, and the options and warnings of all."""
 
+import inspect
 import warnings
 from importlib import import_module
 from typing import Annotated, Any
@@ -76,8 +77,16 @@ def load_command(name: str) -> Any:
     """Import a sub-command."""
     module = import_module(f"gossamer.commands.{name}")
     single = _typer()
-    single.command(name, cls=HintingCommand, epilog=module.EXAMPLES)(getattr(module, name))
+    function = getattr(module, name)
+    single.command(name, cls=HintingCommand, epilog=module.EXAMPLES, help=_flow(inspect.getdoc(function) or ""))(
+        function
+    )
     return typer.main.get_command(single)
+
+
+def _flow(text: str) -> str:
+    """Paragraphs without the line breaks of the source, which typer would keep in a terminal of any width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 app = _typer(
