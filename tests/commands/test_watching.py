@@ -120,8 +120,12 @@ def test_a_run_that_is_watched_has_the_same_bits_and_says_where_it_is_seen(tmp_p
     assert "see the run again with: gossamer watch seen" in done.stderr
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("plain", "seen"))
     assert all(torch.equal(first[name], second[name]) for name in first)
+    done = run("train", "--resume", "seen", "--steps", "8", "--page", "0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "see the run again with: gossamer watch seen" in done.stderr
     plain, seen = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("plain", "seen"))
-    assert plain == seen
+    assert seen.startswith(plain)
+    assert [json.loads(line)["step"] for line in seen.splitlines()] == [*range(9)]
 
 
 def test_a_page_beyond_this_machine_has_a_token(

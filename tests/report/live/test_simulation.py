@@ -41,6 +41,12 @@ def test_a_view_has_what_is_known_of_a_run() -> None:
     assert certificate is not None
     assert certificate["holds"] == deployment.certificate.assumptions.holds
     assert (certificate["needed_links"], certificate["added_links"]) == (2, 0)
+    assert [line["text"] for line in view["log"]] == [
+        "distributed: training from step 0 of 6",
+        "centralised: training from step 0 of 6",
+        "graphless: training from step 0 of 6",
+        "the run has finished",
+    ]
 
 
 def test_bytes_are_those_of_the_steps_that_were_made() -> None:
@@ -103,7 +109,7 @@ def test_a_run_that_has_not_begun_or_was_stopped_says_so() -> None:
         log.add("info", "loading")
         source.end(complete=False)
     assert (feed.last["title"], feed.last["state"], feed.last["agents"]) == ("small", "stopped", [])
-    assert [one["text"] for one in feed.last["log"]] == ["loading"]
+    assert [one["text"] for one in feed.last["log"]] == ["loading", "the run has stopped"]
 
 
 def test_stages_before_the_graph_network_are_named() -> None:

@@ -109,6 +109,7 @@ class FolderSource:
             self._directory.read()
         view = self._view_agents(now) if self._agents else self._view_directory(now)
         self._happenings.note(view["agents"], view["memberships"])
+        self._happenings.note_run(view["state"])
         view["log"] = self._log.last()
         return view
 

@@ -8,6 +8,13 @@ from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.view import AgentView
 from gossamer.runs.records import MembershipRecord
 
+RUN_STATES = {
+    "starting": "the run has not begun to train",
+    "training": "the run goes on",
+    "finished": "the run has finished",
+    "stopped": "the run has stopped, and goes on when it is started again",
+}
+
 
 class Happenings:
     """What differs from the view before, as lines."""
@@ -18,6 +25,13 @@ class Happenings:
         self._waiting: set[int] = set()
         self._refused: dict[tuple[int, str], int] = {}
         self._membership: int | None = None
+        self._run = ""
+
+    def note_run(self, state: str) -> None:
+        """Write a line if the run stands otherwise than before."""
+        if state != self._run:
+            self._log.add("warning" if state == "stopped" else "info", RUN_STATES[state])
+        self._run = state
 
     def note(self, agents: Sequence[AgentView], memberships: Sequence[MembershipRecord]) -> None:
         """Write lines about what has happened since the last call."""

@@ -78,6 +78,7 @@ class SimulationSource:
     def follow(self, name: str, first: int, last: int) -> Observer:
         """The observer of a model: the distributed one, a stage before it, or a reference."""
         found: list[EvaluationView] = []
+        self._log.add("info", f"{name}: training from step {first} of {last}")
         if name in REFERENCES:
             self._references = {**self._references, name: found}
             return Observer(on_record=partial(self._add, found))
@@ -91,6 +92,7 @@ class SimulationSource:
     def end(self, complete: bool) -> None:
         """Note how the run has ended."""
         self._state = "finished" if complete else "stopped"
+        self._log.add("info" if complete else "warning", f"the run has {self._state}")
 
     def _start(self, name: str, found: list[EvaluationView], run: Run) -> None:
         title = f"{run.description['name']}, {run.host.num_agents} agents"
