@@ -4,7 +4,7 @@
 
 docs/numbers.toml has the claims. A claim quotes a page, its numbers in guillemets, and says which command prints them,
 where they are in its output, and how far they may be off; by default they agree to the last digit that the page shows.
-Every quote must stand on its page as it is. --cheap runs the commands that take seconds; without it all run, which takes
+Every quote must stand on its page as it is. --cheap runs the commands that take seconds; without it all run, in
 some ten minutes. --list prints what is not checked, and why. The exit code is 1 if a number is wrong.
 """
 
