@@ -108,7 +108,7 @@ def _report_runs(folder: Path, others: Sequence[Path], with_predictions: bool) -
         show_memberships(facts),
         show_findings(facts),
         show_settings(facts),
-        show_origin(facts, missing if with_predictions else None),
+        show_origin(facts),
     ]
     return PageHead(title, lead), [one for one in sections if one is not None]
 

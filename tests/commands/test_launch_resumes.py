@@ -37,6 +37,12 @@ def test_a_launch_goes_on_with_its_agents_or_in_a_simulation(tmp_path: Path) -> 
         launched.kill()
         launched.wait()
     assert "go on with gossamer launch --resume run" in " ".join((tmp_path / "errors").read_text().split())
+    reported = run("report", "run", cwd=tmp_path)  # as far as it is: evaluations are with the agents
+    assert reported.returncode == 0, reported.stderr
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "gossamer launch --resume run" in page
+    assert "Evaluations of the distributed network" in page
+    (tmp_path / "run" / "report.html").unlink()
     with pytest.raises(GossamerError, match="is of a launch that has not ended"):
         gossamer.resume(tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "simulated")

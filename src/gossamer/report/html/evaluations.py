@@ -29,7 +29,7 @@ def show_evaluations(facts: RunFacts) -> PageSection:
     table = _tabulate_evaluations(facts.evaluations, facts.score)
     body = concatenate(f'<div class="charts">{charts}</div>', unfold("Evaluations of the distributed network", table))
     body += note("Beside a curve's name stands its last value; the summary has those of the weights that were kept.")
-    if not facts.references and facts.settings.baselines:
+    if not facts.references and facts.settings.baselines and facts.kind != "peer":
         body += note("The run directory has no evaluations of the references, so that the curves stand alone.")
     return PageSection("curves", "Curves", body)
 

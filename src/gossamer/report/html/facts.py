@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from gossamer.agents.scores import choose_score
 from gossamer.array_types import Ints
 from gossamer.errors import GossamerError
+from gossamer.peers.agent_folders import EVALUATIONS_FILE
+from gossamer.peers.evaluation_log import read_evaluation_log
 from gossamer.peers.rehearsal.timeline import TIMELINE_FILE
+from gossamer.peers.results import make_history
 from gossamer.runs.arrays import StoredArrays
 from gossamer.runs.directory import AGENTS_FOLDER, name_command, read_references
 from gossamer.runs.documents import validate
@@ -73,7 +77,9 @@ class RunFacts:
 
     @property
     def steps(self) -> int:
-        return self.manifest.step if self.summary.steps is None else self.summary.steps
+        """Steps that are done, as far as it is known."""
+        last = self.evaluations[-1]["step"] if self.evaluations else 0
+        return max(self.manifest.step, last) if self.summary.steps is None else self.summary.steps
 
     @property
     def messages(self) -> StoredMessages | None:
@@ -118,7 +124,7 @@ def read_run_facts(folder: Path) -> RunFacts:
         manifest=manifest,
         settings=settings,
         summary=summary,
-        evaluations=attempt(_read_history, folder / "metrics.jsonl") or [],
+        evaluations=attempt(_read_history, folder) or [],
         references=attempt(read_references, folder) or {},
         assignment=attempt(_read_assignment, folder, settings.agents),
         certificate=attempt(_read_certificate, folder / "topology.json", settings.agents),
@@ -164,9 +170,14 @@ def _check_ends(links: Iterable[Sequence[int]], agents: int, source: str) -> Non
         raise GossamerError(f"{source}: expected links between agents 0 to {agents - 1}, found one of agent {strange}")
 
 
-def _read_history(path: Path) -> list[Record]:
+def _read_history(folder: Path) -> list[Record]:
+    """Evaluations of a run; of a launch whose agents have not been gathered yet, those that an agent knows most of."""
+    path = folder / "metrics.jsonl"
     if not path.is_file():
-        return []
+        logs = [read_evaluation_log(one) for one in sorted((folder / AGENTS_FOLDER).rglob(EVALUATIONS_FILE))]
+        logged = max(logs, key=lambda one: one[-1]["step"] if one else -1, default=[])
+        task = read_manifest(folder).data.task or "multiclass"
+        return make_history(logged, choose_score(read_run_settings(folder).score, task).key(binned=True))
     history = cast(list[Record], read_evaluations(path, Evaluation))
     check_order(history, str(path))
     return history

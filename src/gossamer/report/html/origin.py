@@ -65,7 +65,7 @@ def write_options(settings: Settings, task: Task | None) -> list[str]:
     return words
 
 
-def show_origin(facts: RunFacts, missing: str | None) -> PageSection:
+def show_origin(facts: RunFacts) -> PageSection:
     """Command lines, data set, seed and versions."""
     settings, data = facts.settings, facts.manifest.data
     versions: list[list[Content]] = [[name, version] for name, version in facts.manifest.versions.items()]
@@ -82,8 +82,6 @@ def show_origin(facts: RunFacts, missing: str | None) -> PageSection:
         remarks.append("When agents leave and join depends on the machine: the same command gives another timeline.")
     elif not data.fingerprint:
         remarks.append("The data set is with the sites: no one command trains this run again.")
-    elif missing is not None and facts.kind != "peer":
-        remarks.append(f"The data set could not be loaded when this report was written: {missing}")
     return PageSection(
         "reproduce",
         "How to reproduce",

@@ -142,7 +142,7 @@ def name_model(name: str) -> Markup:
 def _describe_state(facts: RunFacts) -> str:
     if facts.unfinished is None:
         return ""
-    done = f"{NOT_FINISHED}: {facts.manifest.step} of {facts.settings.steps} steps are in the run directory."
+    done = f"{NOT_FINISHED}: {facts.steps:,} of {facts.settings.steps:,} steps are evaluated or stored."
     return (
         f'<div class="warning" role="status">{paragraph(f"{done} It goes on with")}{show_code(facts.unfinished)}</div>'
     )
