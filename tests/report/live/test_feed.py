@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.view import RunView
 
@@ -56,3 +58,14 @@ def test_a_view_wakes_every_reader_that_waits() -> None:
     for reader in readers:
         reader.join(LIMIT)
     assert seen == [1, 1, 1]
+
+
+def test_the_age_counts_from_the_latest_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    feed = Feed()
+    now[0] = 130.0
+    feed.publish(a_view(1))
+    assert feed.age() == 0
+    now[0] = 137.5
+    assert feed.age() == 7.5
