@@ -7,6 +7,11 @@ and a Prometheus that scrapes the metrics every second. What the training thread
 (CLOCK_THREAD_CPUTIME_ID); what the observers take of it is measured around their calls. All other threads of the
 process, of which there are none but the publisher's and the servers', are what the process takes beyond that. The share
 is (observers + other threads) / (training thread without observers).
+
+Who watches asks once a second of wall time. On a machine that trains and does nothing else, this is also a second of
+the training thread; where other processes leave it a fifth of a processor, the same second weighs five times as much.
+Therefore the share of a processor (by wall time) stands beside the share of the training, and how many threads wanted
+to run.
 """
 
 import argparse
@@ -38,6 +43,7 @@ from gossamer.runs.observers import Observer
 LOOPBACK = ("127.0.0.1", 0)
 WAYS = {"nobody": (False, False), "metrics": (False, True), "page": (True, False), "page and metrics": (True, True)}
 SHARE = 0.01  # that watching may take
+CROWDED = 1.5  # threads that want to run for each processor, above which the share says more of the machine
 
 
 @dataclass
@@ -72,7 +78,13 @@ class Cost:
 
     @property
     def share(self) -> float:
+        """Part of the training thread's processor time."""
         return (self.observers + self.others) / self.training
+
+    @property
+    def processor(self) -> float:
+        """Part of one processor."""
+        return (self.observers + self.others) / self.elapsed
 
 
 def measure(graph: Any, way: str, options: dict[str, Any]) -> Cost:
@@ -162,16 +174,22 @@ def main() -> None:
     with threadpool_limits(1):
         costs = {way: measure(graph, way, options) for way in WAYS}
     if given.json:
-        print(json.dumps({way: {**vars(cost), "share": cost.share} for way, cost in costs.items()}))
+        print(
+            json.dumps(
+                {way: {**vars(cost), "share": cost.share, "processor": cost.processor} for way, cost in costs.items()}
+            )
+        )
         return
     crowded = os.getloadavg()[0] / (os.cpu_count() or 1)
     print(f"{graph.name}, {given.agents} agents, {given.steps} steps; {crowded:.1f} busy threads a processor")
     print("processor time of a step in microseconds")
-    print(f"{'watched by':18}{'training':>10}{'observers':>11}{'threads':>9}{'share':>9}")
+    print(f"{'watched by':18}{'training':>10}{'observers':>11}{'threads':>9}{'share':>9}{'of a processor':>16}")
     for way, cost in costs.items():
         each = [f"{1e6 * seconds / cost.steps:.0f}" for seconds in (cost.training, cost.observers, cost.others)]
-        print(f"{way:18}{each[0]:>10}{each[1]:>11}{each[2]:>9}{cost.share:>9.2%}")
+        print(f"{way:18}{each[0]:>10}{each[1]:>11}{each[2]:>9}{cost.share:>9.2%}{cost.processor:>16.2%}")
     print(f"At most {SHARE:.0%}: {'yes' if costs['page and metrics'].share <= SHARE else 'no'}")
+    if crowded > CROWDED:
+        print("The machine was busy with other work; run it on one that is not.")
 
 
 if __name__ == "__main__":
