@@ -46,7 +46,7 @@ def list_commands() -> Iterator[str]:
         yield "\n".join(["```text", *examples, "```\n"])
         rows = [row for param in command.params if (row := describe_parameter(param))]
         if rows:
-            yield "\n".join(["| | |", "| --- | --- |", *rows])
+            yield "\n".join(["| argument, option | what |", "| --- | --- |", *rows])
         if any(param.name == "step_size" for param in command.params):
             yield "\nAnd an option for each of the [settings](settings.md)."
 
