@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -210,11 +211,15 @@ def started(*arguments: str, cwd: Path) -> "Iterator[tuple[subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
     )
+    limit = threading.Timer(LIMIT, process.kill)  # it may never say where its page is
+    limit.start()
     try:
         assert process.stderr is not None
         said = next(line for line in process.stderr if line.startswith("live page: "))
+        limit.cancel()
         yield process, said.split()[-1]
     finally:
+        limit.cancel()
         process.kill()
         process.communicate(timeout=LIMIT)
 
