@@ -15,6 +15,7 @@ from gossamer.projects import writing
 from gossamer.projects.writing import PROJECT_FILES, write_project
 
 
+@pytest.mark.slow
 def test_the_commands_of_its_readme_run_as_they_stand(tmp_path: Path) -> None:
     made = run("new", "hospitals", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
@@ -29,12 +30,12 @@ def test_the_commands_of_its_readme_run_as_they_stand(tmp_path: Path) -> None:
         program, *arguments = shlex.split(line)
         if program == "python":
             command = [sys.executable, *arguments]
-            done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
         elif arguments[0] == "launch":
             command = [sys.executable, "-m", "gossamer", *arguments, "--steps", "10"]  # the rest is the launch's own
             threads = os.environ | {"OMP_NUM_THREADS": "1"}
             done = subprocess.run(
-                command, cwd=project, capture_output=True, text=True, timeout=120, env=threads, check=False
+                command, cwd=project, capture_output=True, text=True, timeout=240, env=threads, check=False
             )
         else:
             done = run(*arguments, cwd=project)
