@@ -4,16 +4,19 @@ Whoever trains notes that something has changed, which costs an assignment. View
 those that are urgent after PROMPT; a source whose views take long to make is asked less often (pace.py).
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 
+from gossamer.errors import GossamerError
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.pace import VIEW_SHARE, rest_after
 from gossamer.report.live.view import RunView
 
 EVERY = 1.0  # seconds between two views
 PROMPT = 0.1  # seconds between two of which the later one is urgent: an evaluation, a line of the log
+_logger = logging.getLogger(__name__)
 
 
 class Publisher:
@@ -24,7 +27,7 @@ class Publisher:
     ) -> None:
         """`always`: something may have changed that nobody notes, such as a file; `share`: of a processor."""
         self._feed, self._build, self._always, self._share = feed, build, always, share
-        self._changed = True
+        self._changed, self._failed = True, False
         self._hurry, self._ends = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
@@ -45,7 +48,7 @@ class Publisher:
         self._ends.set()
         self._hurry.set()
         self._thread.join()
-        self._feed.publish(self._build())
+        self._publish()
 
     def _run(self) -> None:
         while not self._ends.is_set():
@@ -53,7 +56,19 @@ class Publisher:
             began = time.thread_time()
             if self._changed or self._always:
                 self._changed = False
-                self._feed.publish(self._build())
+                self._publish()
             rest = max(PROMPT, rest_after(time.thread_time() - began, self._share))
             if not self._ends.wait(rest):
                 self._hurry.wait(EVERY - min(rest, EVERY))
+
+    def _publish(self) -> None:
+        """Publish a view; whatever goes wrong is said once and does not end the run that is shown."""
+        try:
+            self._feed.publish(self._build())
+        except Exception as error:
+            if not self._failed:
+                known = isinstance(error, GossamerError | OSError)
+                _logger.error("the run is shown as it was before: %s", error, exc_info=not known)
+            self._failed = True
+        else:
+            self._failed = False
