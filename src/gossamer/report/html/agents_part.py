@@ -96,7 +96,7 @@ def _map(facts: RunFacts, vertices: "Counter[int]") -> str:
         for k in range(m)
     ]
     links = [
-        {"ends": [ids[k], ids[z]], "bytes": count, "waited": None, "added": (k, z) in added}
+        {"ends": [ids[k], ids[z]], "bytes": count} | ({"added": True} if (k, z) in added else {})
         for (k, z), count in sorted(both.items())
     ]
     positions = place_agents(ids, [(ids[k], ids[z]) for k, z in both])

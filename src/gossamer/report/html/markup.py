@@ -92,10 +92,10 @@ def show_code(text: str) -> str:
     return f"<pre><code>{escape(text)}</code></pre>"
 
 
-def draw(kind: str, spec: Mapping[str, Any], label: str) -> str:
+def draw(kind: str, spec: Mapping[str, Any], label: str, look: str = "") -> str:
     """A picture that the page's script draws from its specification: "chart", "map" or "bars"."""
     return (
-        f'<figure class="drawing" data-draw="{kind}" aria-label="{escape(label)}">'
+        f'<figure class="{f"drawing {look}".strip()}" data-draw="{kind}" aria-label="{escape(label)}">'
         f'<script type="application/json">{as_script_json(spec)}</script>'
         f'<noscript><p class="note">{escape(label)}: drawn where scripts may run; the tables have the numbers.</p>'
         f"</noscript></figure>"

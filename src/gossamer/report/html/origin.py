@@ -88,7 +88,7 @@ def show_origin(facts: RunFacts) -> PageSection:
         concatenate(
             *(paragraph(words) + show_code(command) for words, command in write_commands(facts)),
             *map(note, remarks),
-            tabulate("Data and seed", ["", ""], facts_of_data, "settings", (1,)),
+            tabulate("Data and seed", ["what", "value"], facts_of_data, "settings", (1,)),
             tabulate("Versions that the run was made with", ["package", "version"], versions, "settings", (1,)),
         ),
     )

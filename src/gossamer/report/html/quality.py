@@ -97,7 +97,9 @@ def _errors(errors: Errors, mask: str) -> str:
         "xFormat": "number",
         "height": 230,
     }
-    charts = draw("chart", histogram, "Histogram of the errors") + draw("chart", scatter, "Predictions against targets")
+    charts = draw("chart", histogram, "Histogram of the errors", "distribution")
+    charts += draw("chart", scatter, "Predictions against targets", "distribution")
     few = len(points) < errors.count
-    some = note(f"The scatter plot has {len(points)} of {errors.count:,} numbers.") if few else ""
+    some = note("The outermost bars hold all errors beyond them.")
+    some += note(f"The scatter plot has {len(points)} of {errors.count:,} numbers.") if few else ""
     return table + f'<div class="charts">{charts}</div>' + some

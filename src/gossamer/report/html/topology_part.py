@@ -43,7 +43,7 @@ def show_topology(facts: RunFacts) -> PageSection:
         rows.append(["lower bound, proved", "", _long(found.lower_bound)])
     rows.append(["bytes of a consensus round", "", as_size(found.bytes_per_round)])
     how = f"Topology {facts.settings.topology}, as measured before the first step"
-    table = tabulate(how, ["certificate", "", "measured"], rows, "certificate", (1, 2))
+    table = tabulate(how, ["certificate", "holds", "measured"], rows, "certificate", (1, 2))
     ids = facts.agent_ids
     pairs = [f"{ids[k]}-{ids[z]}" for k, z in found.added_links]
     shown = " ".join(pairs[:MOST_PAIRS]) + (" ... (all in topology.json)" if len(pairs) > MOST_PAIRS else "")
