@@ -1,5 +1,6 @@
 """Reports of run directories and of reproductions: read, judged on their data sets where they are at hand, written."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from gossamer.report.html.reproduction import ReproducedPart, show_reproduction
 from gossamer.report.html.topology_part import show_messages, show_topology
 
 REPORT_FILE = "report.html"
+_logger = logging.getLogger(__name__)
 NO_PREDICTIONS = "they were left out (--no-predictions)."
 
 
@@ -118,6 +120,13 @@ def _judge(facts: RunFacts) -> tuple[HeldOut | None, str | None]:
     if facts.kind == "peer":
         return None, "this folder has one agent's weights; gossamer predict FOLDER predicts its vertices."
     try:
-        return judge_run(facts.folder, load_graph(facts.folder)), None
+        graph = load_graph(facts.folder)
+    except GossamerError as error:
+        if not facts.manifest.data.fingerprint:
+            return None, str(error).partition("\n")[0]
+        _logger.warning("%s", error)  # whoever reads the page need not know this machine's folders
+        return None, f"the data set {facts.settings.dataset!r} could not be loaded when this page was written."
+    try:
+        return judge_run(facts.folder, graph), None
     except GossamerError as error:
         return None, str(error).partition("\n")[0]

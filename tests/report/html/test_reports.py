@@ -128,7 +128,7 @@ def test_without_the_data_set_the_page_says_what_is_missing(tmp_path: Path) -> N
     written = write_report(folder)
     text = Reader(written.path).text
     assert "Predictions" in written.sections
-    assert text.count("cannot be loaded") == 2
+    assert text.count("could not be loaded when this page was written") == 2
     assert "Agents' scores and labels are missing" in text
 
 
