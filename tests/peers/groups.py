@@ -104,6 +104,9 @@ class Disk:
         self.packed = packed
         self.dies(Point.PROFILE)
 
+    def has_entered(self, number: int) -> bool:
+        return number in self.numbers
+
 
 @dataclass
 class Votes:
@@ -245,6 +248,7 @@ class Scenario:
     joining: tuple[tuple[int, float], ...] = ()  # strangers, and when they start
     moving: tuple[tuple[int, float], ...] = ()  # agents that come back with another address
     wiped: tuple[tuple[int, float], ...] = ()  # agents that come back without their checkpoints
+    erased: tuple[tuple[int, float], ...] = ()  # agents that had joined and come back with an empty disk
     splits: tuple[tuple[frozenset[int], float, float], ...] = ()  # parts that are cut off, from when to when
 
 
@@ -264,6 +268,8 @@ class GroupNetwork:
         self.gone: set[int] = set()  # lost, left or finished
         self.moved: set[int] = set()
         self.without_key: set[int] = set()
+        self.without_votes: set[int] = set()
+        self.is_same: Callable[[Entry, Entry], bool] = lambda entry, other: True
         self.finished: dict[int, Tensor] = {}
         self.terms = [Term(0, make_entries(self.founders), "")]  # of the longest history so far
         self.looked_at = self.ended_at = 0.0  # when somebody has finished last
@@ -271,7 +277,7 @@ class GroupNetwork:
         starts = dict(scenario.joining)
         for k in self.ids:
             self._at(starts.get(k, self.random.uniform(0, 0.1)), "start", k)
-        for kind in ("lost", "leaving", "moving", "wiped"):
+        for kind in ("lost", "leaving", "moving", "wiped", "erased"):
             for k, when in getattr(scenario, kind):
                 self._at(when, kind, k)
 
@@ -308,10 +314,11 @@ class GroupNetwork:
         return True
 
     def _count_connected(self, agents: set[int]) -> int:
-        """The most of these agents that links connect and that still have the keys of the last membership."""
-        able = {
-            k for k in agents if k not in self.without_key or self.terms[-1].find(k) == Entry(k, self.disks[k].packed)
-        }
+        """The most of these agents that links connect and that still have the keys and the votes of the last
+        membership."""
+        last = self.terms[-1]
+        lacking = self.without_key | (self.without_votes if len(last.ids) > 2 else set())
+        able = {k for k in agents if k not in lacking or last.find(k) == Entry(k, self.disks[k].packed)}
         most = 0
         for k in able:
             reached, new = set[int](), {k}
@@ -370,13 +377,18 @@ class GroupNetwork:
             self.happened["moved"] += 1
             if self.random.random() < 0.5:
                 self.without_key.add(k)
-            self._start(k)
+            self.start(k)
         elif kind == "wiped":
             self.happened["lost all checkpoints"] += 1
             self.disks[k].checkpoints.clear()
-            self._start(k)
+            self.start(k)
+        elif kind == "erased":
+            self.happened["lost its disk"] += 1
+            self.without_votes.add(k)
+            self.disks[k] = Disk(self._maybe_die, check=self._check_histories)
+            self.start(k)
         elif kind == "start":
-            self._start(k)
+            self.start(k)
         elif k not in self.groups:
             return
         elif kind == "tick":
@@ -413,20 +425,21 @@ class GroupNetwork:
         else:
             self.happened["outside at the end"] += 1
 
-    def _start(self, k: int) -> None:
-        mine = find_linked(k, self.scenario.links)
+    def start(self, k: int) -> None:
+        mine = tuple(z for z in find_linked(k, self.scenario.links) if z < max(k, self.scenario.agents))  # it can name
         config = GroupConfig(
             "run",
             k,
             self.founders,
-            tuple(z for z in mine if k >= self.scenario.agents or z < self.scenario.agents),
+            mine,
             EVICT_AFTER,
             lambda term: sign(k, term.ids),
             partial(self._make_profile, k, mine),
             1 << 18,
             k in self.moved,
             lambda entry: k not in self.without_key or entry.packed == self.disks[k].packed,
-            founder_keys=(b"key",),
+            founder_keys=lambda: (b"key",),
+            is_same=self.is_same,
         )
         self.moved.discard(k)
         disk = self.disks[k]

@@ -58,6 +58,7 @@ def draw_scenario(seed: int) -> Scenario:
         moving=at_times(moving),
         splits=tuple(splits),
         wiped=tuple((k, draw.uniform(2, 12)) for k in joining if draw.random() < 0.3),
+        erased=tuple((k, draw.uniform(2, 12)) for k in joining if draw.random() < 0.3),
     )
 
 

@@ -1,16 +1,24 @@
 """Memberships that follow each other: schedules of a pretended network, and mutations that they catch."""
 
 import math
+import operator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from peers import groups
-from peers.groups import GroupNetwork, Point, Scenario
+from peers.groups import Disk, GroupNetwork, Point, Scenario
 from peers.membership_schedules import run_schedule
 
+from gossamer.errors import GossamerError
 from gossamer.peers.protocol import notices
+from gossamer.peers.protocol.change_messages import Decision, encode_change
+from gossamer.peers.protocol.changes import TAKEOVER_SILENCE
+from gossamer.peers.protocol.group import Group
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
-from gossamer.peers.protocol.paxos import Decree
+from gossamer.peers.protocol.paxos import Decree, VoteKind
+from gossamer.peers.protocol.signatures import derive_verify_key
+from gossamer.peers.protocol.terms import Entry, Profile, make_entries, name_term, pack_members
 
 RING = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
 WHOLE = tuple(combinations(range(5), 2))
@@ -29,6 +37,32 @@ def run(scenario: Scenario, seed: int = 0) -> GroupNetwork:
     network.run()
     network.check()
     return network
+
+
+def make_profile(*links: int, nonce: int = 1) -> bytes:
+    key = 2 * derive_verify_key(groups.secret(0))
+    return Profile("host:1", key, dict.fromkeys(links, 1), nonce).pack()
+
+
+def decide(number: int, following: tuple[Entry, ...], founders: int = 2) -> tuple[bytes, ...]:
+    """The certificate of what followed membership 0."""
+    term = name_term("run", number, make_entries(range(founders)))
+    voters = [
+        Decree(term.name, k, founders, groups.sign(k, term.ids), Disk(lambda point: None).votes(0), lambda *what: None)
+        for k in term.ids
+    ]
+    voters[0].propose(pack_members(following))
+    while voters[0].decided is None:
+        for one in voters:
+            for other in voters:
+                one.receive(other.contents)
+    return voters[0].certificate
+
+
+def start(network: GroupNetwork, k: int, disk: Disk) -> Group:
+    network.disks[k] = disk
+    network.start(k)
+    return network.groups[k]
 
 
 def test_a_lost_agent_is_removed_and_the_others_end() -> None:
@@ -118,6 +152,83 @@ def test_an_agent_that_joined_and_lost_its_checkpoints_sends_nobody_back(
     assert base is not None
     assert base[0] == 1
     assert base[1] > 20
+
+
+def test_an_agent_that_joined_and_lost_its_disk_sends_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "STEPS", 60)
+    network = run(Scenario(4, (*RING, (1, 4)), delay=0.1, joining=((4, 0.0),), erased=((4, 12.0),)))
+    assert sorted(network.finished) == [0, 1, 2, 3, 4]
+    assert len(network.terms) == 3
+    base, adopters = network.disks[0].bases[2]
+    assert adopters == (4,)
+    assert base is not None
+    assert base[0] == 1
+    assert base[1] > 20
+
+
+def test_an_agent_whose_only_neighbour_lost_its_disk_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "STEPS", 100)
+    links = (*RING, (1, 4), (4, 5))
+    network = run(Scenario(4, links, delay=0.1, joining=((4, 0.0), (5, 3.0)), erased=((4, 12.0),)))
+    assert sorted(network.finished) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_an_agent_without_its_votes_takes_no_part_where_others_may_have_counted_them(members: int) -> None:
+    network = GroupNetwork(Scenario(2, ((0, 1), (0, 2), (1, 2))), 0)
+    joined = Entry(2, make_profile(0, 1))
+    disk = Disk(lambda point: None, packed=joined.packed)
+    disk.decided = [decide(0, (Entry(0), *([Entry(1)] if members == 3 else []), joined))]
+    assert start(network, 2, disk).member is not None  # it has been decided just now
+    assert disk.has_entered(1)
+    disk.packed = make_profile(0, 1, nonce=2)
+    assert start(network, 2, disk).member is not None  # it has moved, and asks to be replaced
+    disk.numbers.clear()
+    assert (start(network, 2, disk).member is not None) == (members == 2)
+
+
+def test_a_number_is_not_taken_from_a_member_that_is_there() -> None:
+    network = GroupNetwork(Scenario(4, ((0, 1), (1, 2), (2, 3))), 0)
+    network.is_same = operator.eq
+    for k in network.ids:
+        network.start(k)
+    for asked, later, taken in ((3, 100.0, False), (1, 5.0, False), (1, TAKEOVER_SILENCE + 1, True)):
+        group = network.groups[asked]
+        request = network.groups[0].config.ask(asked, Entry(0, make_profile(asked)), 0)
+        group.receive("another key", request, later)
+        assert group.change is not None
+        assert ((VoteKind.SPONSORED, asked) in group.change.decree.votes) == taken
+        assert group.refused["sender"] == (not taken)
+        group.refused.clear()
+
+
+def test_an_agent_whose_number_is_taken_ends() -> None:
+    network = GroupNetwork(Scenario(3, ((0, 1), (0, 2), (1, 2))), 0)
+    disk = Disk(lambda point: None)
+    disk.decided = [decide(0, (Entry(0), Entry(1), Entry(2, make_profile(0, 1))), 3)]
+    start(network, 2, disk)
+    network.is_same = operator.eq
+    disk.packed = b""
+    with pytest.raises(GossamerError, match="the number 2 now belongs to an agent with another key"):
+        start(network, 2, disk)
+
+
+def test_only_keys_that_came_with_a_decision_are_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt = list[tuple[bytes, ...]]()
+    network = GroupNetwork(Scenario(3, ((0, 1), (0, 2), (1, 2), (0, 3)), joining=((3, 0.0),)), 0)
+    group = start(network, 3, network.disks[3])
+
+    def learn(keys: tuple[bytes, ...]) -> bool:
+        learnt.append(keys)
+        return bool(keys)
+
+    group.config = replace(group.config, learn_founders=learn)
+    for sender in (0, "a key that is admitted"):
+        group.receive(sender, encode_change(Decision(0, ()), group.term.name), 0.0)
+    assert learnt == []
+    group.receive(0, encode_change(Decision(0, (), (b"key",)), group.term.name), 0.0)
+    assert learnt == [(b"key",), ()]
+    assert group.refused == {"malformed": 3}
 
 
 @pytest.mark.parametrize("reminds", [True, False])

@@ -121,6 +121,32 @@ def test_who_may_ask_to_join(tmp_path: Path) -> None:
     renewed = make(folders[1], secret=make_agent_keys()[1])
     with pytest.raises(RefusedError, match="not admitted"):
         member.admit(1, Entry(1, renewed.make_profile()), frozenset(), known)
+    renumbered = Entry(4, make(folders[1]).make_profile())  # it asks under another number than before
+    with pytest.raises(RefusedError, match="not admitted"):
+        member.admit(1, renumbered, frozenset(), known)
+    assert member.admit(1, renumbered, frozenset({keys[1]}), known).key == keys[1][:KEY_LENGTH]
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_agents_with_one_number_are_told_apart(tmp_path: Path, encrypted: bool) -> None:
+    (folder, other, *_), _ = write_changing(tmp_path, 3)
+    shard = read_site_shard(folder)
+
+    def start(address: str, renewed: bool = False) -> Identity:
+        secret = make_agent_keys()[1] if renewed else read_key(folder / "key.secret")
+        return Identity(folder, find_state(folder), shard, secret if encrypted else None, address)
+
+    make(folder)
+    address = shard.membership.contact.address
+    first, here, elsewhere, renewed = (
+        Entry(0),
+        *(Entry(0, one.make_profile()) for one in (start(address), start("127.0.0.1:9"), start(address, True))),
+    )
+    judge = Identity(other, find_state(other), read_site_shard(other), read_key(other / "key.secret"), address)
+    for one in (start(address), judge) if encrypted else (start(address),):
+        assert one.is_same(first, here)
+        assert one.is_same(first, elsewhere) == encrypted
+        assert one.is_same(here, renewed) != encrypted
 
 
 def test_the_allow_list_takes_every_key(tmp_path: Path) -> None:
@@ -143,8 +169,11 @@ def test_keys_of_founders_come_from_a_neighbour(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not known"):
         stranger.sign(term)
     with pytest.raises(RefusedError):
-        stranger.learn_founders(member.founder_keys[:2])
-    stranger.learn_founders(member.founder_keys)
+        stranger.learn_founders(member.list_founder_keys()[:2])
+    assert stranger.list_founder_keys() == ()  # rather than some of them
+    assert stranger.learn_founders(member.list_founder_keys())
+    assert not stranger.learn_founders(member.list_founder_keys())
+    assert stranger.list_founder_keys() == member.list_founder_keys()
     assert stranger.sign(term).verifies(1, b"x", make(folders[1]).sign(term).sign(b"x"))
     assert make(folders[3]).find_founder_key(2) == keys[2][KEY_LENGTH:]  # stored
     others = tuple(key.encode() for key in (keys[1][KEY_LENGTH:], keys[0][KEY_LENGTH:], keys[2][KEY_LENGTH:]))

@@ -127,6 +127,10 @@ def test_a_certificate_convinces_and_less_does_not() -> None:
         third.learn(b.certificate[:1])
     with pytest.raises(RefusedError, match="majority"):
         third.learn((*b.certificate[:1], *b.certificate[:1]))
+    with pytest.raises(RefusedError, match="more than all"):
+        third.learn(b.certificate * 2)
+    with pytest.raises(RefusedError, match="more votes than there can be"):
+        third.receive(b"%d" % number for number in range(22))
     forged = b.certificate[1][:-1] + bytes([b.certificate[1][-1] ^ 1])
     with pytest.raises(RefusedError, match="signed"):
         third.learn((b.certificate[0], forged))

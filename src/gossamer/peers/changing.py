@@ -93,8 +93,9 @@ class ChangingAgent:
             identity.has_moved(self._store.profile()),
             identity.signs_for,
             self._admit,
-            identity.founder_keys,
+            identity.list_founder_keys,
             identity.learn_founders,
+            identity.is_same,
             identity.terms,
             identity.declare,
         )

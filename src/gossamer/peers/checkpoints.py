@@ -13,6 +13,7 @@ from gossamer.model import Params
 from gossamer.runs.checkpoints import fill_best_loss
 from gossamer.runs.tensors import check_tensors, pack_state, read_file, unpack_state, write_tensors
 
+EPOCH_FILE = "epoch"
 MAX_DONE_BYTES = 1 << 22  # of the statements of all agents that they are done
 CHECKPOINT_NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,15})\.safetensors")
 _logger = logging.getLogger(__name__)
@@ -31,9 +32,9 @@ class EpochStore:
     folder: Path
 
     def epoch(self) -> int:
-        epoch = self._read_number("epoch", 0)
+        epoch = self._read_number(EPOCH_FILE, 0)
         if not 0 <= epoch < 2**62:
-            path = self.folder / "epoch"
+            path = self.folder / EPOCH_FILE
             raise GossamerError(f"{path} should hold the number of an epoch; remove it only if all agents start anew")
         return epoch
 
@@ -46,7 +47,7 @@ class EpochStore:
             return -1
 
     def set_epoch(self, epoch: int) -> None:
-        write_atomically(self.folder / "epoch", f"{epoch}\n".encode(), PRIVATE)
+        write_atomically(self.folder / EPOCH_FILE, f"{epoch}\n".encode(), PRIVATE)
 
     def is_done(self) -> bool:
         """Return whether the run's result is in the folder."""

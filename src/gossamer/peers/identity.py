@@ -109,6 +109,20 @@ class Identity:
         known = entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)
         return known in (None, self.key[KEY_LENGTH:])
 
+    def is_same(self, entry: Entry, other: Entry) -> bool:
+        """Return whether two entries with one id are of one agent: of one key or, where there are none, one address."""
+        return self._find_mark(entry) == self._find_mark(other)
+
+    def _find_mark(self, entry: Entry) -> str | None:
+        """What tells agents with one number apart."""
+        own = self._shard.membership
+        if self._secret is not None:
+            return entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)
+        if entry.profile:
+            return entry.profile.address
+        contact = own.contact if entry.agent == own.agent else own.neighbours.get(entry.agent)
+        return contact.address if contact else None
+
     def sign(self, term: Term) -> Signatures:
         """The signatures of a membership, by numbers in it."""
         if self._secret is None:
@@ -127,28 +141,31 @@ class Identity:
         """The verify key of an agent of membership 0."""
         return self._founders.get(agent)
 
-    @property
-    def founder_keys(self) -> tuple[bytes, ...]:
-        """The verify keys of membership 0, for agents that do not know them; none where there are no keys."""
-        keys = [self._founders.get(agent) for agent in range(self.num_founders)]
-        return () if self._secret is None else tuple(b"" if key is None else key.encode() for key in keys)
+    def list_founder_keys(self) -> tuple[bytes, ...]:
+        """The verify keys of membership 0, for agents that do not know them; none where there are none, or where this
+        agent does not know all of them itself."""
+        keys = [self._founders[agent].encode() for agent in range(self.num_founders) if agent in self._founders]
+        return () if self._secret is None or len(keys) < self.num_founders else tuple(keys)
 
-    def learn_founders(self, keys: tuple[bytes, ...]) -> None:
-        """Take over the verify keys of membership 0 that the shard does not name, from a neighbour; forget them if
-        there are none."""
+    def learn_founders(self, keys: tuple[bytes, ...]) -> bool:
+        """Take over the verify keys of membership 0 that the shard does not name, from a neighbour, and return whether
+        they were not known; forget them if there are none."""
         path = self._run / FOUNDERS_FILE
         if not keys:
             path.unlink(missing_ok=True)
             self._founders = self._read_founders()
-            return
+            return False
         texts = [key.decode("ascii", "replace") for key in keys]
         if len(texts) != self.num_founders or not all(is_key(text) for text in texts):
             raise RefusedError("malformed", "keys of another number of agents")
         differing = [k for k, text in enumerate(texts) if self._founders.get(k, text) != text]
         if differing:
             raise RefusedError("signature", f"another key of agent {differing[0]} than the one in the shard")
+        if self._founders == dict(enumerate(texts)):
+            return False
         self._founders = dict(enumerate(texts))
         write_atomically(path, to_json(texts).encode(), PRIVATE)
+        return True
 
     def read_admitted(self) -> frozenset[str]:
         """The public keys that may ask to join."""
@@ -166,8 +183,8 @@ class Identity:
         curve = profile.key[:KEY_LENGTH]
         if not curve:
             raise RefusedError("malformed", "a profile without a key")
-        unchanged = isinstance(sender, int) and known.get(sender) == curve
-        if not unchanged and (profile.key not in admitted or (isinstance(sender, str) and sender != curve)):
+        authentic = (known.get(sender) if isinstance(sender, int) else sender) == curve
+        if not (authentic and sender == entry.agent) and not (authentic and profile.key in admitted):
             raise RefusedError(
                 "sender", f"the key {profile.key} of agent {entry.agent} is not admitted (gossamer admit)"
             )

@@ -18,6 +18,7 @@ from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, read_bytes, read_text, write_atomically
+from gossamer.peers.checkpoints import EPOCH_FILE
 from gossamer.peers.protocol.terms import Entry, Term, make_entries, name_term
 from gossamer.runs.documents import to_json
 
@@ -152,6 +153,9 @@ class TermStore:
 
     def set_profile(self, packed: bytes) -> None:
         write_atomically(self.folder / PROFILE, packed, PRIVATE)
+
+    def has_entered(self, number: int) -> bool:
+        return (term_folder(self.folder, number) / EPOCH_FILE).exists()
 
 
 def _describe(number: int, line: LoggedTerm) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gossamer.peers.protocol.group_config import GroupConfig
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.paxos import Decree, VoteKind
 from gossamer.peers.protocol.terms import (
@@ -28,6 +29,7 @@ from gossamer.peers.protocol.terms import (
     unpack_entries,
     unpack_ids,
 )
+from gossamer.peers.protocol.wire import RefusedError
 
 HEARTBEATS = 4  # signs of life within `evict_after`
 GOSSIP_INTERVAL = 0.05  # seconds within which votes that have changed are sent together
@@ -49,11 +51,12 @@ class Change:
     """Drives one agent's part in the decision of what follows a membership."""
 
     def __init__(
-        self, term: Term, agent: int, neighbours: Sequence[int], evict_after: float, decree: Decree, member: Member
+        self, term: Term, config: GroupConfig, neighbours: Sequence[int], decree: Decree, member: Member
     ) -> None:
-        """`agent` and `neighbours` are ids; with `evict_after` 0 nobody is removed for being silent."""
+        """`neighbours` are ids."""
+        agent = config.agent
         self.term, self.agent, self.neighbours, self.decree, self._member = term, agent, neighbours, decree, member
-        self._limit = evict_after or math.inf
+        self._limit, self._is_same = config.evict_after or math.inf, config.is_same
         self._number = term.ids.index(agent)
         self._random = random.Random(f"{term.name} {agent} {member.config.incarnation}")
         now = member.waiting_since
@@ -76,6 +79,15 @@ class Change:
     def hears(self, agent: int, now: float) -> bool:
         """Return whether there has been a sign of life of a member lately."""
         return now < self._alive_at[self.term.ids.index(agent)] + TAKEOVER_SILENCE
+
+    def check_takeover(self, entry: Entry, now: float) -> None:
+        """Refuse to support an agent in the place of a member that has another key, unless this agent is a neighbour of
+        that member and has heard nothing of it for a while."""
+        member = self.term.find(entry.agent)
+        if member is None or self._is_same(member, entry):
+            return
+        if entry.agent not in self.neighbours or self.hears(entry.agent, now):
+            raise RefusedError("sender", f"agent {entry.agent} is a member, with another key; take another number")
 
     def see(self, number: int, now: float) -> None:
         """Note a sign of life of a member."""

@@ -16,15 +16,9 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
+from gossamer.errors import GossamerError
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.change_messages import (
-    Ballots,
-    Decision,
-    JoinRequest,
-    decode_change,
-    encode_change,
-    name_joining,
-)
+from gossamer.peers.protocol.change_messages import Ballots, Decision, decode_change, encode_change
 from gossamer.peers.protocol.changes import Change
 from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember
 from gossamer.peers.protocol.history import History, make_check
@@ -83,8 +77,9 @@ class Group:
         return tuple(sorted({*self.config.neighbours, *(profile.links if profile else ())} - {self.agent}))
 
     @property
-    def _asks(self) -> bool:  # to join, or to be replaced by itself
-        return not self.all_done and not self.leaving and self.term.find(self.agent) != self.entry
+    def _asks(self) -> bool:  # to join, to be replaced by itself, or what it has missed while it was split off
+        missing = self.change is not None and self.change.split and self.entry.packed != b""
+        return not self.all_done and not self.leaving and (missing or self.term.find(self.agent) != self.entry)
 
     @property
     def wake_at(self) -> float:
@@ -145,7 +140,7 @@ class Group:
                 for z in set(self.neighbours) - self._notices.informed:
                     self._notices.send(z, len(self.history.certificates) - 1)
             return
-        if self.member is not None and self.member.lost and not self._asks:
+        if self.member is not None and self.member.lost and not self.leaving and not self._asks:
             self._prepare_to_join(anew=True)
         if self._asks and now >= self._join_at:
             self._join_at = now + JOIN_INTERVAL
@@ -197,35 +192,29 @@ class Group:
         if number < known:
             self._notices.informed |= {claimed} if self.all_done and linked and number == known - 1 else set()
             return
-        if found.founders and number == 0 and self.agent not in self.config.founders and linked:
-            self.config.learn_founders(found.founders)
+        learns = found.founders and number == 0 and self.agent not in self.config.founders and linked
+        learnt = learns and self.config.learn_founders(found.founders)
         try:
             self._pass_on(found.certificate, now)
         except RefusedError:
-            self.config.learn_founders(())  # these keys may be wrong
+            if learnt:
+                self.config.learn_founders(())  # these keys may be wrong
             raise
         self._notices.informed |= {claimed} if self.all_done and linked else set()
 
     def _on_join_request(self, sender: int | str, message: Buffer, now: float) -> None:
-        claimed = sender if isinstance(sender, int) else wire.find_sender(message)
-        request = decode_change(message, name_joining(self.config.run), claimed, self.config.max_message_bytes)
-        assert isinstance(request, JoinRequest)
-        entry = Entry(claimed, request.entry)
-        if entry.profile is None or claimed == self.agent:  # `profile` refuses what cannot be read
-            raise RefusedError("malformed", "a request to join without a profile, or of this agent itself")
+        entry, request = self.config.read_request(sender, message, self.term.ids)
         self._notices.limits.take(f"join {sender}", "requests to join", now)
-        if isinstance(sender, str) and claimed in self.term.ids and self.change and self.change.hears(claimed, now):
-            raise RefusedError("sender", f"agent {claimed} is a member, and there; take another number")
+        if self.change is not None:
+            self.change.check_takeover(entry, now)
         self.config.admit(sender, entry, request.terms, request.edges)
         if request.known < len(self.history.certificates):
-            self._notices.answer(claimed, request.known, now)
+            self._notices.answer(entry.agent, request.known, now)
         elif self.change is None or self.all_done:
             raise RefusedError("early", "this agent is no member")
         elif entry not in self.term.entries:
             if self.history.has_had(entry):
-                raise RefusedError("old", f"agent {claimed} was a member with this profile, and was removed")
-            if self.agent not in entry.profile.links:
-                raise RefusedError("unplanned", f"agent {claimed} names no link to this agent")
+                raise RefusedError("old", f"agent {entry.agent} was a member with this profile, and was removed")
             self.change.sponsor(entry, now)
             self._follow(now)
 
@@ -268,10 +257,23 @@ class Group:
     def _prepare_to_join(self, anew: bool) -> None:
         """Make a new profile if this agent was removed with the one that it has, or is to join anew: no two are
         alike."""
-        removed = self.term.find(self.agent) != self.entry and self.history.has_had(self.entry)
+        present = self.term.find(self.agent)
+        removed = present != self.entry and self.history.has_had(self.entry)
+        if removed and present is not None and not self.config.is_same(present, self.entry):
+            raise GossamerError(
+                f"the number {self.agent} now belongs to an agent with another key, which took its place while it was "
+                "away: if that is a newer key of this site, put it back; else join with a number that nobody has"
+            )
         if removed or (anew and not self.ended):
             self.entry = Entry(self.agent, self.config.make_profile())
             self._store.set_profile(self.entry.packed)
+
+    def _may_take_part(self, entry: Entry) -> bool:
+        """Return whether this agent has the key of its entry, and the votes that it cast with it, which go with the
+        profile. Of two members each is in every majority: nothing was decided without the other."""
+        terms = [one.number for one in self.history.terms if entry in one.entries]
+        knows = entry == self.entry or any(map(self._store.has_entered, terms)) or len(self.term.ids) <= 2
+        return knows and self.config.signs_for(entry)
 
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
@@ -281,7 +283,7 @@ class Group:
             self._join_at = self._outside_since = now
         self.change = None
         self._notices.begin(now)
-        if self.member is not None or entry is None or not self.config.signs_for(entry):
+        if self.member is not None or entry is None or not self._may_take_part(entry):
             return
 
         def send(receiver: int, message: bytes) -> None:
@@ -293,6 +295,6 @@ class Group:
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
         number, m = term.ids.index(self.agent), len(term.ids)
         decree = Decree(term.name, number, m, signatures, votes, make_check(term, signatures.size > 0))
-        self.change = Change(term, self.agent, self.neighbours, self.config.evict_after, decree, self.member)
+        self.change = Change(term, self.config, self.neighbours, decree, self.member)
         if self.leaving:
             self.change.leave()

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gossamer.peers.protocol.change_messages import JoinRequest, encode_change, name_joining
+from gossamer.peers.protocol.change_messages import JoinRequest, decode_change, encode_change, name_joining
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.paxos import VoteStore
 from gossamer.peers.protocol.signatures import Signatures
 from gossamer.peers.protocol.terms import Entry, Term
+from gossamer.peers.protocol.wire import Buffer, RefusedError, find_sender
 
 
 class GroupStore(Protocol):
@@ -27,6 +28,9 @@ class GroupStore(Protocol):
 
     def set_profile(self, packed: bytes) -> None: ...
 
+    def has_entered(self, number: int) -> bool:
+        """Return whether the agent has taken part in a membership: what it voted there is on this disk."""
+
 
 @dataclass(frozen=True)
 class GroupConfig:
@@ -44,8 +48,13 @@ class GroupConfig:
     signs_for: Callable[[Entry], bool] = lambda entry: True  # whether it has the key of an entry with its id
     # Refuses who may not join, or has other settings (a digest) or edges than those of this agent
     admit: Callable[[int | str, Entry, bytes, bytes], None] = lambda sender, entry, terms, edges: None
-    founder_keys: tuple[bytes, ...] = ()  # as `learn_founders` takes them
-    learn_founders: Callable[[tuple[bytes, ...]], None] = lambda keys: None  # forgets them if there are none
+    founder_keys: Callable[[], tuple[bytes, ...]] = (
+        lambda: ()
+    )  # those that `learn_founders` takes; none if it lacks any
+    # Returns whether these were not known yet; forgets them if there are none
+    learn_founders: Callable[[tuple[bytes, ...]], bool] = lambda keys: False
+    # Whether two entries with one id are of one agent, as far as their keys show
+    is_same: Callable[[Entry, Entry], bool] = lambda entry, other: True
     terms: bytes = b""  # a digest of what all agents must have alike
     declare: Callable[[int], bytes] = lambda receiver: b""  # the edges to a neighbour, to ask to join with
 
@@ -53,6 +62,19 @@ class GroupConfig:
         """A request to join with an entry, of an agent that knows so many decisions."""
         request = JoinRequest(self.agent, known, entry.packed, self.terms, self.declare(receiver))
         return encode_change(request, name_joining(self.run))
+
+    def read_request(self, sender: int | str, message: Buffer, members: Sequence[int]) -> tuple[Entry, JoinRequest]:
+        """A request to join of a neighbour or of a key, and the entry that it asks for; who is no member may ask with
+        another id than before."""
+        claimed = sender if isinstance(sender, int) and sender in members else find_sender(message)
+        request = decode_change(message, name_joining(self.run), claimed, self.max_message_bytes)
+        assert isinstance(request, JoinRequest)
+        entry = Entry(claimed, request.entry)
+        if entry.profile is None or claimed == self.agent:  # `profile` refuses what cannot be read
+            raise RefusedError("malformed", "a request to join without a profile, or of this agent itself")
+        if self.agent not in entry.profile.links:
+            raise RefusedError("unplanned", f"agent {claimed} names no link to this agent")
+        return entry, request
 
 
 MakeMember = Callable[[Sequence[Term], int, Callable[[int, bytes], None], float], Member]

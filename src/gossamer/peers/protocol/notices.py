@@ -14,9 +14,13 @@ class Notices:
     """Sends an agent's neighbours the decisions that they may not know."""
 
     def __init__(
-        self, agent: int, history: History, founder_keys: Sequence[bytes], send: Callable[[int, bytes], None]
+        self,
+        agent: int,
+        history: History,
+        founder_keys: Callable[[], Sequence[bytes]],
+        send: Callable[[int, bytes], None],
     ) -> None:
-        self._agent, self._history, self._founder_keys, self._send = agent, history, tuple(founder_keys), send
+        self._agent, self._history, self._founder_keys, self._send = agent, history, founder_keys, send
         self.limits = ReplyLimits()
         self.informed: set[int] = set()  # neighbours that know what was decided last
         self.heard: set[int] = set()  # neighbours that have sent messages of the last membership
@@ -28,7 +32,7 @@ class Notices:
 
     def send(self, receiver: int, number: int) -> None:
         """Send what was decided in a membership."""
-        founders = self._founder_keys if number == 0 else ()
+        founders = tuple(self._founder_keys()) if number == 0 else ()
         decision = Decision(self._agent, self._history.certificates[number], founders)
         self._send(receiver, encode_change(decision, self._history.terms[number].name))
 

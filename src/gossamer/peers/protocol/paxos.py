@@ -121,8 +121,11 @@ class Decree:
     def receive(self, contents: Iterable[bytes]) -> list[Vote]:
         """Take in votes, and return those that are new."""
         known = {vote.content for vote in self.votes.values()}
+        unknown = [content for content in dict.fromkeys(contents) if content not in known]
+        if len(unknown) > len(VoteKind) * self._num_agents:
+            raise RefusedError("malformed", "more votes than there can be")
         new = []
-        for vote in [self._parse(content) for content in contents if content not in known]:
+        for vote in map(self._parse, unknown):
             self._check_round(vote)
             self._check_signature(vote)
             if vote.agent == self._agent:
@@ -134,13 +137,15 @@ class Decree:
 
     def learn(self, certificate: Iterable[bytes]) -> None:
         """Take over a decision from its certificate."""
-        votes = [self._parse(content) for content in certificate]
+        contents = tuple(certificate)
+        if not self.majority <= len(contents) <= self._num_agents:
+            raise RefusedError("malformed", "a certificate without the votes of a majority, or of more than all")
+        votes = [self._parse(content) for content in contents]
+        alike = {(vote.kind, vote.ballot, vote.value) for vote in votes}
+        if len({vote.agent for vote in votes}) != len(votes) or len(alike) != 1 or votes[0].kind != VoteKind.ACCEPTED:
+            raise RefusedError("malformed", "a certificate without the votes of a majority for one value")
         for vote in votes:
             self._check_signature(vote)
-        agents = {vote.agent for vote in votes}
-        alike = {(vote.kind, vote.ballot, vote.value) for vote in votes}
-        if len(agents) < self.majority or len(alike) != 1 or votes[0].kind != VoteKind.ACCEPTED:
-            raise RefusedError("malformed", "a certificate without the votes of a majority")
         self._decide(votes)
 
     def _react(self) -> None:

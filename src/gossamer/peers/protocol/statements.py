@@ -135,7 +135,7 @@ class StatementTable:
             older = {step for step in steps if step < self._config.first}
             if older:
                 return None if older == {0} and max(common, default=0) >= self._config.first else max(older)
-        return 0
+        return None if max(common, default=0) >= self._config.first else 0
 
     def find_lost(self) -> tuple[int, ...]:
         """The agents without a checkpoint that keep the others from going on with theirs."""
