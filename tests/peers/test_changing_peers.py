@@ -10,6 +10,7 @@ from peers.processes import Agents, wait_until
 from peers.test_faults import cable
 
 from gossamer.api import predict
+from gossamer.errors import GossamerError
 from gossamer.peers.departure import ask_to_leave
 from gossamer.peers.identity import add_admitted
 from gossamer.peers.status import read_status
@@ -59,6 +60,8 @@ def test_agents_join_and_leave(tmp_path: Path) -> None:
         assert ask_to_leave(folders[0]) == (0, True)
         agents.wait_finished((0,))
         assert read_status(folders[0], 0.0)["state"] == "left"
+        with pytest.raises(GossamerError, match="agent 0 has left already"):
+            ask_to_leave(folders[0])
         wait_for_members(folders[3], (1, 2, 3))
         step = read_report(folders[3])["step"]
         wait_until(lambda: read_report(folders[3])["step"] > step, "the others go on")

@@ -33,9 +33,19 @@ def ask_to_leave(folder: Path) -> tuple[int, bool]:
     log = read_log(state)
     if log and log[-1].following is None:
         raise GossamerError(f"the run of agent {shard.membership.agent} has finished; there is nothing to leave")
+    agent, runs = shard.membership.agent, is_in_use(state)
+    if (
+        log
+        and not runs
+        and (state / LEAVE_FILE).exists()
+        and agent not in {one.agent for one in log[-1].following or ()}
+    ):
+        raise GossamerError(
+            f"agent {agent} has left already; gossamer leave {folder} --undo, and gossamer peer {folder}, to come back"
+        )
     make_private(state)
     write_atomically(state / LEAVE_FILE, b"", PRIVATE)
-    return shard.membership.agent, is_in_use(state)
+    return agent, runs
 
 
 def take_back(folder: Path) -> None:

@@ -22,6 +22,7 @@ from gossamer.peers.term_folders import (
     read_log,
     term_folder,
 )
+from gossamer.runs.directory import AGENTS_FOLDER
 from gossamer.runs.secret_files import SECRETS_FILE, read_secrets
 from gossamer.runs.shares import find_agent_folder
 
@@ -63,7 +64,8 @@ class AgentFolder:
 def find_agents(log: Path, more: Sequence[Path] = ()) -> list[AgentFolder]:
     """The agents of a run, by id: the one whose log, folder of the run, or folder is given, those beside it, and `more`
     of them, or folders that hold them."""
-    given = find_agent_folder(log.parent if log.name == MEMBERSHIP_LOG else log)
+    launched = sorted((log / AGENTS_FOLDER).glob("agent-*"))  # in the run directory of a launch
+    given = find_agent_folder(launched[0] if launched else log.parent if log.name == MEMBERSHIP_LOG else log)
     if not is_site(given):
         raise GossamerError(
             f"{log}: expected {MEMBERSHIP_LOG} of an agent, the folder of its run, or its own folder, of a run whose "
