@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from report.conftest import OpenPage
+from report.expectations import Page, expect
 from report.html.made_runs import HOSTILE, reproduce_fake, train_small
-from report.live.browser.conftest import LIMIT, OpenPage, browser, open_page
 
 from gossamer.reporting import write_report
-
-__all__ = ["browser", "open_page"]  # fixtures
-expect.set_options(timeout=LIMIT)
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
-from report.live.browser.conftest import LIMIT, OpenPage
+from report.conftest import OpenPage
+from report.expectations import expect
 from report.live.page_client import a_line, a_view, an_agent
 
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.server import serve_page
 
-expect.set_options(timeout=LIMIT)
 NARROW = {"width": 375, "height": 800}
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from playwright.sync_api import Page, expect
-from report.live.browser.conftest import LIMIT, OpenPage
+from report.conftest import OpenPage
+from report.expectations import Page, expect
 from report.live.page_client import EventReader, a_line, a_view, an_agent, an_evaluation
 
 from gossamer.report.live.feed import Feed
@@ -15,7 +15,6 @@ from gossamer.report.style import agent_colour
 
 LOOPBACK = ("127.0.0.1", 0)
 NAMES = ("agents-card", "map", "score-chart", "loss-chart", "disagreement", "bytes", "log-card")
-expect.set_options(timeout=LIMIT)
 
 
 @pytest.fixture

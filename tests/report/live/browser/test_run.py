@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
-from report.live.browser.conftest import OpenPage
+from report.conftest import OpenPage
+from report.expectations import expect
 
 pytestmark = pytest.mark.slow
 LIMIT = 120_000  # milliseconds for anything that is waited for
