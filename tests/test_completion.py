@@ -61,6 +61,7 @@ def test_commands_options_and_their_names(tmp_path: Path) -> None:
         "gossamer train --log-level d": ["debug"],
         "gossamer train ci": ["citeseer"],
         "gossamer topology --data pub": ["pubmed"],
+        "gossamer docs pri": ["privacy"],
         "gossamer train ./own": [],  # the shell itself offers files
         "gossamer trian repl": ["replay"],  # after a mistyped command another
     }

@@ -21,10 +21,22 @@ gossamer docs privacy | less
 MOST_COLUMNS = 120  # of text on wide terminals
 
 
+def _complete_pages(incomplete: str) -> list[str]:
+    from gossamer.report.guides import find_guides
+
+    return [name for name in find_guides() if name.startswith(incomplete)]
+
+
 @report_errors
 def docs(
     page: Annotated[
-        str | None, typer.Argument(metavar="PAGE", help="A page's name; all are listed without.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="PAGE",
+            help="A page's name; all are listed without.",
+            autocompletion=_complete_pages,
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """List the pages of the documentation, or print one.
