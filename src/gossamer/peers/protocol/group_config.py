@@ -48,9 +48,7 @@ class GroupConfig:
     signs_for: Callable[[Entry], bool] = lambda entry: True  # whether it has the key of an entry with its id
     # Refuses who may not join, or has other settings (a digest) or edges than those of this agent
     admit: Callable[[int | str, Entry, bytes, bytes], None] = lambda sender, entry, terms, edges: None
-    founder_keys: Callable[[], tuple[bytes, ...]] = (
-        lambda: ()
-    )  # those that `learn_founders` takes; none if it lacks any
+    founder_keys: Callable[[], tuple[bytes, ...]] = lambda: ()  # as `learn_founders` takes them; all or none
     # Returns whether these were not known yet; forgets them if there are none
     learn_founders: Callable[[tuple[bytes, ...]], bool] = lambda keys: False
     # Whether two entries with one id are of one agent, as far as their keys show
