@@ -57,14 +57,21 @@ def test_agents_join_and_leave(tmp_path: Path) -> None:
         agents.start(3)
         wait_for_members(folders[1], (0, 1, 2, 3))
         wait_until(lambda: read_report(folders[3])["step"] > 0, "the new agent trains")
+        before = read_report(folders[1])["links"]["2"]["sent"]
+        assert sum(before.values()) > 0
         assert ask_to_leave(folders[0]) == (0, True)
         agents.wait_finished((0,))
-        assert read_status(folders[0], 0.0)["state"] == "left"
+        left = read_status(folders[0], 0.0)
+        assert left["state"] == "left"
+        assert left["step"] is not None
+        assert left["step"] > 0
         with pytest.raises(GossamerError, match="agent 0 has left already"):
             ask_to_leave(folders[0])
         wait_for_members(folders[3], (1, 2, 3))
         step = read_report(folders[3])["step"]
         wait_until(lambda: read_report(folders[3])["step"] > step, "the others go on")
+        sent = read_report(folders[1])["links"]["2"]["sent"]
+        assert all(sent[kind] >= size for kind, size in before.items())  # of all memberships
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ The operator's wishes come as files: `leave` in the folder of the run (`gossamer
 
 import logging
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from gossamer.peers.member_work import MemberWork
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.transport import OpenTransport
 from gossamer.peers.network.z85 import KEY_LENGTH
-from gossamer.peers.progress import PeerReport, make_outside_report, make_report
+from gossamer.peers.progress import PeerReport, describe_links, make_outside_report, make_report
 from gossamer.peers.protocol.change_messages import max_change_bytes
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import Program
@@ -101,6 +101,8 @@ class ChangingAgent:
         )
         self.log = EvaluationLog(self._state / EVALUATIONS_FILE)
         self.waits = defaultdict[int, float](float)  # seconds, by neighbour
+        self._sent: Counter[tuple[int, str]] = Counter()  # bytes in earlier memberships, by neighbour and kind
+        self._last: tuple[Member, Term] | None = None
         try:
             self.group = Group(config, self._store, self._make_member, self._send, now, self._refuse)
         except RefusedError as refused:
@@ -221,7 +223,17 @@ class ChangingAgent:
         def refuse(sender: int, refused: RefusedError) -> None:
             self._refusals.add(term.ids[sender], refused.reason, refused.detail)
 
-        return Member(config, work.store, begin, work.expectations, send, now, refuse)
+        self._sent = self._count_sent()
+        member = Member(config, work.store, begin, work.expectations, send, now, refuse)
+        self._last = member, term
+        return member
+
+    def _count_sent(self) -> Counter[tuple[int, str]]:
+        """Bytes that this process has sent in all memberships, by neighbour and kind."""
+        if self._last is None:
+            return self._sent
+        member, term = self._last
+        return self._sent + Counter({(term.ids[z], kind): size for (z, kind), size in member.sent_bytes.items()})
 
     def _log_change(self, number: int, following: tuple[Entry, ...] | None) -> None:
         agent = self._shard.membership.agent
@@ -254,10 +266,11 @@ class ChangingAgent:
         else:
             first = StepCodes(term.number, self._shard.settings.steps).first
             sources = self._transport, self.log, self._refusals, self.waits
-            report = make_report(member, *sources, now, first, serving, term.ids)
+            report = make_report(member, *sources, now, first, serving)
             waits = group.waiting_for if serving is None else [term.ids[number] for number in serving.waiting_for]
             report["agent"], report["all_done"] = own.agent, group.all_done
             report["neighbours"], report["waiting_for"] = list(group.neighbours), list(waits)
+        report["links"] = describe_links(self._transport, self.waits, self._count_sent())
         report["membership"], report["members"] = term.number, list(term.ids)
         report["standing"] = self.describe_standing()
         return report

@@ -76,10 +76,8 @@ def make_report(
     now: float,
     first: int,
     serving: Member | None = None,
-    ids: Sequence[int] | None = None,
 ) -> PeerReport:
-    """The agent's progress and what it waits for, while it serves for the next pass of inference; `ids` are those of
-    the agents by the member's numbers, if they are others."""
+    """The agent's progress and what it waits for, while it serves for the next pass of inference."""
     driven = member if serving is None else serving
     return {
         "agent": member.membership.agent,
@@ -93,7 +91,7 @@ def make_report(
         "waited": round(now - driven.waiting_since, 1),
         "bytes_in": sum(transport.bytes_in.values()),
         "bytes_out": sum(transport.bytes_out.values()),
-        "links": describe_links(transport, waits, member.sent_bytes, ids),
+        "links": describe_links(transport, waits, member.sent_bytes),
         "refused": dict(member.refused + transport.refused),
         "refused_from": refusals.by_sender(),
         "dropped": transport.dropped,
@@ -120,7 +118,7 @@ def make_outside_report(
     """The report of an agent that is no member of its run."""
     return {
         "agent": agent,
-        "step": 0,
+        "step": 0 if log.last is None else log.last["step"],
         "planning": False,
         "epoch": 0,
         "finished": False,
@@ -147,16 +145,15 @@ def describe_links(
     transport: Transport,
     waits: Mapping[int, float],
     sent: Mapping[tuple[int, str], int] | None = None,
-    ids: Sequence[int] | None = None,
 ) -> dict[str, LinkReport]:
-    """Traffic by neighbour: bytes that were `sent` by number and kind, bytes that were received, and seconds waited."""
+    """Traffic by neighbour: bytes `sent` by neighbour and kind, bytes received, and seconds waited."""
     found: dict[str, LinkReport] = {}
 
     def link(agent: int) -> LinkReport:
         return found.setdefault(str(agent), {"sent": {}, "received": 0, "waited": 0.0})
 
-    for (number, kind), size in (sent or {}).items():
-        link(number if ids is None else ids[number])["sent"][kind] = size
+    for (agent, kind), size in (sent or {}).items():
+        link(agent)["sent"][kind] = size
     for agent, size in list(transport.bytes_in.items()):
         link(agent)["received"] = size
     for agent, seconds in waits.items():
@@ -207,7 +204,10 @@ def _describe(report: PeerReport) -> str:
     text = f"agent {report['agent']}: step {report['step']}, epoch {report['epoch']}"
     loss, weight, *_ = (report["metrics"] or {}).get("train", (0.0, 0.0))
     text += f", loss {loss / weight:.4f}" if weight else ""
-    text += ", all agents have finished" if report["all_done"] else ", finished" if report["finished"] else ""
+    if report.get("standing") == "left":
+        text += ", has left"
+    else:
+        text += ", all agents have finished" if report["all_done"] else ", finished" if report["finished"] else ""
     refused = {reason: n for reason, n in report["refused"].items() if n and reason not in RECOVERY_REASONS}
     if refused:
         text += ", refused " + ", ".join(f"{n} {reason}" for reason, n in refused.items())
