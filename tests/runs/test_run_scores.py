@@ -17,6 +17,7 @@ from gossamer.data.tasks import Task
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.report import curves
+from gossamer.report.style import COLOURS
 from gossamer.runs.hosts import build_share_host, prepare_cut
 from gossamer.runs.records import Mask, ModelName
 from gossamer.runs.settings import make_settings
@@ -126,5 +127,8 @@ def test_curves_show_the_validated_score(
     result = gossamer.train(make_case(n=40).graph, out=tmp_path / "run", score=score, **OPTIONS)
     panel = drawn[0].axes[1]
     assert (panel.get_ylabel(), panel.get_yscale()) == (label, scale)
-    (line,) = (line for line in panel.lines if line.get_label() == "distributed")
-    assert line.get_ydata().tolist() == [record["test"][score] for record in result.run.history]
+    drawn_lines = [line for line in panel.lines if line.get_color() == COLOURS["distributed"]]
+    found = {line.get_linestyle() == "-": line.get_ydata().tolist() for line in drawn_lines}
+    masks: dict[bool, Mask] = {True: "test", False: "validation"}
+    expected = {solid: [record[mask][score] for record in result.run.history] for solid, mask in masks.items()}
+    assert found == expected
