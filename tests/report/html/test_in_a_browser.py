@@ -64,3 +64,29 @@ def test_figures_of_a_reproduction_are_shown_and_hostile_claims_are_text(tmp_pat
     page = open_page(write_report(reproduce_fake(tmp_path / "paper")).path.as_uri())
     assert page.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth > 0)") == [True, True]
     assert page.get_by_text(HOSTILE).count() == 2
+
+
+def test_many_links_are_thin_and_added_ones_lie_above(tmp_path: Path, open_page: OpenPage) -> None:
+    run = train_small(tmp_path / "many", agents=20, steps=1, topology="complete", baselines=False)
+    page = open_page(write_report(run, with_predictions=False).path.as_uri())
+    lines = page.locator(".links line")
+    expect(lines).to_have_count(190)
+    looks = lines.evaluate_all(
+        "all => all.map((one) => [parseFloat(one.style.strokeWidth), one.classList.contains('added')])"
+    )
+    assert max(width for width, _ in looks) <= 4.5
+    added = [is_added for _, is_added in looks]
+    assert any(added)
+    assert added == sorted(added)
+    assert lines.first.evaluate("one => getComputedStyle(one).strokeOpacity") == "0.6"
+
+
+def test_a_page_is_printed_dark_on_white_in_dark_mode_too(written: Path, open_page: OpenPage) -> None:
+    page = open_page(written.as_uri(), color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 35, 48)"
+
+
+def test_pictures_are_as_wide_as_the_page(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(write_report(reproduce_fake(tmp_path / "paper")).path.as_uri())
+    assert page.locator(".picture img").first.evaluate("one => getComputedStyle(one).maxWidth") == "100%"

@@ -9,7 +9,8 @@
      title: "Agents",
      height: 420,                  // in pixels, but for phones; the width is that of `element`
    }
-   A link is as wide as its bytes and coloured by waiting time; an added one is dashed. An agent's mark has its colour and
+   A link is as wide as its bytes, thinner where there are many, and coloured by waiting time; an added one is dashed and
+   lies above the others. An agent's mark has its colour and
    its number. Those whose state is in gossamer.MISSING are red diamonds with a cross; those in gossamer.AWAY are hollow.
 
    gossamer.mapOf(view)    the agents, links, positions and own of a RunView, its waiting time the longer of both ends'
@@ -20,6 +21,7 @@
 gossamer.MISSING = ["missing", "silent"];
 gossamer.AWAY = ["left", "outside", "not started", "joining", "starting"];
 gossamer.WAIT_SHADES = 5;
+gossamer.DENSE_LINKS = 60; // beyond which links are see-through
 
 gossamer.mapOf = function (view) {
   const links = new Map();
@@ -169,7 +171,8 @@ gossamer.map = function (element, spec) {
     const points = place(width, height, radius);
     const most = Math.max(1, ...now.links.map((one) => one.bytes));
     const longestWait = Math.max(now.longWait, ...now.links.map((one) => one.waited || 0));
-    const thickest = Math.min(9, 0.6 * radius);
+    const thickest = Math.min(9, 0.6 * radius, 60 / Math.sqrt(Math.max(1, now.links.length)));
+    svg.classList.toggle("dense", now.links.length > gossamer.DENSE_LINKS);
     const kept = new Set();
     for (const one of now.links) {
       const [from, to] = one.ends.map((end) => points.get(end));
@@ -180,8 +183,8 @@ gossamer.map = function (element, spec) {
       if (!line) {
         line = shape("line", {"data-link": key});
         lines.set(key, line);
-        under.append(line);
       }
+      if (one.added || !line.parentNode) under.append(line); // added ones above all others
       const share = longestWait ? (one.waited || 0) / longestWait : 0;
       const shade = Math.min(gossamer.WAIT_SHADES - 1, Math.floor(share * gossamer.WAIT_SHADES));
       [["x1", from[0]], ["y1", from[1]], ["x2", to[0]], ["y2", to[1]]].forEach(([name, value]) => line.setAttribute(name, value.toFixed(1)));
