@@ -1,5 +1,6 @@
 """The documentation site builds without a warning or a broken link, and nothing in it comes from elsewhere."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -102,3 +103,24 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
     pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     assert not [name for name in gossamer.__all__ if f'id="gossamer.{name}"' not in pages]
+
+
+def test_symbols_are_no_markup(site: Path) -> None:
+    """Braces and underscores of formulas are neither attributes nor emphasis."""
+    article = (site / "notation.html").read_text().partition("<article")[2].partition("</article>")[0]
+    assert "<code>x~_{p,i} = W_{p,a(i)}^T x_i</code>" in article
+    assert re.findall(r"<em[^>]*>([^<]*)", article) == ["Distributed Training of Graph Convolutional Networks"]
+
+
+def test_docstrings_keep_their_lists(site: Path) -> None:
+    article = (site / "reference" / "data.html").read_text()
+    assert re.search(r"<li><code>targets</code>: y_i:", article)
+    assert "lambda" not in article
+    names = set(re.findall(r'id="gossamer\.observers\.(\w+)"', (site / "reference" / "observers.html").read_text()))
+    assert names == set(importlib.import_module("gossamer.observers").__all__)
+
+
+def test_options_are_shown_with_their_values_and_opposites(site: Path) -> None:
+    commands = (site / "reference" / "commands.html").read_text()
+    assert "<code>--predictions, --no-predictions</code>" in commands
+    assert "<code>--compare RUN</code>" in commands

@@ -1,6 +1,6 @@
-"""Hook of the site: tables of all settings and all commands, made from the program itself.
+"""Hook of the site: tables of all settings and all commands, and the names of data sets, made from the program itself.
 
-A page says where: a line `<!-- settings -->` or `<!-- commands -->`.
+A page says where: `<!-- settings -->`, `<!-- commands -->` or `<!-- data sets -->`.
 """
 
 import re
@@ -11,6 +11,7 @@ from mkdocs.structure.pages import Page
 
 from gossamer.cli import COMMANDS, load_command
 from gossamer.commands.options import PANELS
+from gossamer.data import DATASETS
 from gossamer.runs.settings import Settings
 
 
@@ -53,13 +54,26 @@ def list_commands() -> Iterator[str]:
 
 def describe_parameter(param: Any) -> str | None:
     """A row for an argument or an option that is no setting."""
-    if param.name in (*Settings.model_fields, "help") and param.param_type_name == "option":
+    if param.param_type_name == "option" and (param.hidden or param.name in (*Settings.model_fields, "help")):
         return None
-    shown = param.metavar or param.name.upper() if param.param_type_name == "argument" else ", ".join(param.opts)
+    if param.param_type_name == "argument":
+        shown = param.metavar or param.name.upper()
+    else:
+        value = "" if param.is_flag else f" {param.metavar or 'PATH'}"  # what takes anything else says so
+        shown = ", ".join([*param.opts, *param.secondary_opts]) + value
     return f"| `{shown}` | {escape(param.help or '')} |"
 
 
-TABLES: dict[str, Callable[[], Iterator[str]]] = {"settings": list_settings, "commands": list_commands}
+def list_data_sets() -> Iterator[str]:
+    """The names that `gossamer.load` takes."""
+    yield ", ".join(f"`{name}`" for name in DATASETS)
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "settings": list_settings,
+    "commands": list_commands,
+    "data sets": list_data_sets,
+}
 
 
 def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:

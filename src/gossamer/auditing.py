@@ -160,7 +160,7 @@ def audit_agent(folder: Path, asked: AuditOptions) -> Audit:
 
 
 def _read_recordings(folder: Path, asked: AuditOptions, deployment: Deployment) -> Recording | None:
-    """What the curious agents of a launch have recorded; None if they have not."""
+    """Messages that the curious agents of a launch have recorded; None if they have not."""
     curious = (
         [choose_curious(deployment)] if asked.curious is None else check_curious(asked.curious, deployment.num_agents)
     )

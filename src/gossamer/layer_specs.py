@@ -89,7 +89,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class PygNetwork:
-    """What `gossamer.train(..., initial=...)` takes from a model of PyTorch Geometric: the settings that describe its
+    """A model of PyTorch Geometric as `gossamer.train(..., initial=...)` takes it: the settings that describe its
     network, its weights under the names of `gossamer docs models`, and how it standardises features, if it does."""
 
     settings: Mapping[str, Any]

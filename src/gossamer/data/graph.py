@@ -30,16 +30,16 @@ from gossamer.errors import GossamerError, naming_vertices
 class DataGraph:
     """An undirected graph of data points.
 
-    edges       int64 [edges, 2], each undirected edge once with i < j, sorted
-    weights     float64 [edges], positive
-    features    x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
-    targets     y_i: class numbers int64 [n] (-1: unknown), labels bool [n, C] (unknown: none), or real values
-                [n(, batch), outputs]; their type is the task
-    train, validation, test   bool [n], or [n, batch] where the features have a batch axis
-    num_classes               of classes or labels; None for real-valued targets
-    names, class_names        the user's names of vertices and classes
-    positions                 float64 [n, 2], of vertices in a plane
-    sample_weights            float64, shaped as the masks: the weight of each example in the loss; None: all 1
+    - `edges`: int64 [edges, 2], each undirected edge once with i < j, sorted
+    - `weights`: float64 [edges], positive
+    - `features`: x_i: CSR [n, d], or dense [n, d], or dense [n, batch, d] with a batch axis of time steps
+    - `targets`: y_i: class numbers int64 [n] (-1: unknown), labels bool [n, C] (unknown: none), or real values
+      [n(, batch), outputs]; their type is the task
+    - `train`, `validation`, `test`: bool [n], or [n, batch] where the features have a batch axis
+    - `num_classes`: of classes or labels; None for real-valued targets
+    - `names`, `class_names`: the user's names of vertices and classes
+    - `positions`: float64 [n, 2], of vertices in a plane
+    - `sample_weights`: float64, shaped as the masks: the weight of each example in the loss; None: all 1
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Who an agent is to the others in a run whose agents may leave and join: its profile, its keys, and those it admits.
+"""Identity of an agent in a run whose agents may leave and join: its profile, its keys, and those it admits.
 
 In the agent's folder `admitted.txt` lists the public keys that may ask to join (`gossamer admit`). In the folder of the
 run, `contact.json` has the address and the key that the agent was first known by, and `founders.json` the verify keys
@@ -114,7 +114,7 @@ class Identity:
         return self._find_mark(entry) == self._find_mark(other)
 
     def _find_mark(self, entry: Entry) -> str | None:
-        """What tells agents with one number apart."""
+        """Digest that tells agents with one number apart."""
         own = self._shard.membership
         if self._secret is not None:
             return entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)

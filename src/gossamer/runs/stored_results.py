@@ -1,4 +1,4 @@
-"""What a report reads of a run directory, checked: the summary, the certificate, the timeline, what an audit found.
+"""Contents of a run directory that a report reads, checked: the summary, the certificate, the timeline, an audit.
 
 Keys that are not used are ignored, so that a directory of an older version can be reported.
 """
@@ -101,7 +101,7 @@ class StoredTimeline(Document, extra="ignore"):
 
 
 class StoredNeighbour(Document, extra="ignore"):
-    """What an audit found about one agent."""
+    """Findings of an audit about one agent."""
 
     agent: Number
     boundary_vertices: Count

@@ -46,9 +46,9 @@ def fastest_mixing(
 ) -> FastestMixing:
     """Minimise rho(C - 11^T/m) over the C on these links.
 
-    nonnegative   require C >= 0
-    floors        signed least weight of each link [m, m], 0 for none
-    target        spectral radius of interest: stop only when it is reached or proved out of reach
+    - `nonnegative`: require C >= 0
+    - `floors`: signed least weight of each link [m, m], 0 for none
+    - `target`: spectral radius of interest: stop only when it is reached or proved out of reach
     """
     m = len(links)
     best = metropolis_weights(links)

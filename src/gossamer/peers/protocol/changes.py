@@ -1,4 +1,4 @@
-"""What follows one membership, as a member sees it: who is gone, who wants to leave or to join, and what to propose.
+"""Change from one membership to the next, as a member sees it: who is gone, wants to leave or to join; proposals.
 
 Failure detection by gossip (van Renesse, Minsky and Hayden 1998, "A gossip-style failure detection service"): agents
 that wait send signs of life, which spread along the links. A member of which nothing new has come for `evict_after`
@@ -172,7 +172,7 @@ class Change:
         self.decree.state(VoteKind.SPONSORED, (self._member.epoch << 24) + self._sponsorings, entries)
 
     def _stated(self, kind: VoteKind) -> dict[int, bytes]:
-        """What members have stated, by their numbers."""
+        """Statements of members, by their numbers."""
         return {agent: vote.value for (found, agent), vote in self.decree.votes.items() if found == kind}
 
     @property
