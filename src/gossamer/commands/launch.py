@@ -172,7 +172,7 @@ def _follow_agents(launched: "Launch", folders: list[Path], record: bool, source
     def write_event(text: str) -> None:
         print_event(text)
         if source is not None:
-            source.tell(text)
+            source.add_event(text)
 
     score, steps = run.score.key(binned=True), count_protocol_steps(run.whole_settings)
     m, changes = run.deployment.num_agents, launched.may_change
@@ -182,6 +182,7 @@ def _follow_agents(launched: "Launch", folders: list[Path], record: bool, source
     timeline = Timeline(score, steps, len(folders), time.monotonic(), on_membership=print_event)
     if source is not None:
         source.memberships.went_on = timeline.went_on
+        source.clock = lambda: timeline.seconds
 
     def show_failure(agent: int, why: str) -> None:
         if not any(event.kind == "kill" and event.agents == (agent,) for event in timeline.events):

@@ -113,10 +113,10 @@ def peer(
     try:
         with (
             watch_run(WatchOptions(page, metrics, page_token_file)) as watch,
-            nullcontext(options) if watch is None else _show(watch, folder, options) as told,
+            nullcontext(options) if watch is None else _show(watch, folder, options) as followed,
             keep_memory(),
         ):
-            run_peer(folder, told, insecure, check_address(listen, "--listen") if listen else None)
+            run_peer(folder, followed, insecure, check_address(listen, "--listen") if listen else None)
     except (MissingNeighbourError, LeftEarlyError, RunWithoutAgentError) as error:
         codes = {MissingNeighbourError: NEIGHBOUR_MISSING, LeftEarlyError: LEFT_EARLY}
         print_error(error)

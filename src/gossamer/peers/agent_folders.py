@@ -1,8 +1,11 @@
 """Folders of an agent: its shard, and in it the folder of its run."""
 
+import math
+import time
 from pathlib import Path
 
 from gossamer.errors import GossamerError
+from gossamer.files import PRIVATE, write_atomically
 from gossamer.peers.shards.membership import Membership
 from gossamer.peers.shards.shard import Shard, read_shard
 from gossamer.peers.shards.sites import is_site, read_site_shard
@@ -10,11 +13,28 @@ from gossamer.peers.term_folders import read_log, term_folder
 from gossamer.runs.shares import MANIFEST
 
 EVALUATIONS_FILE = "evaluations.jsonl"
+STARTED_FILE = "started"
 
 
 def run_folder(folder: Path, membership: Membership) -> Path:
     """The folder within a shard for the persistent state and the results of its run."""
     return folder / f"run-{membership.run}"
+
+
+def note_first_start(state: Path) -> None:
+    """Keep the time of an agent's first start in the folder of its run."""
+    path = state / STARTED_FILE
+    if not path.exists():
+        write_atomically(path, f"{time.time():.3f}\n".encode(), PRIVATE)
+
+
+def read_first_start(state: Path) -> float | None:
+    """Time of an agent's first start, in seconds since 1970; None before it."""
+    try:
+        found = float((state / STARTED_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
 
 
 def find_last_membership(state: Path) -> Path:

@@ -21,7 +21,7 @@ import torch
 from gossamer.errors import GossamerError
 from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
-from gossamer.peers.agent_folders import EVALUATIONS_FILE, run_folder
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, note_first_start, run_folder
 from gossamer.peers.changing import SPARE_AGENTS, ChangingAgent, max_changing_bytes
 from gossamer.peers.driving import RunWithoutAgentError, drive_peer
 from gossamer.peers.evaluation_log import EvaluationLog
@@ -113,6 +113,7 @@ def train_agent(
     torch.set_num_threads(shard.settings.threads or 1)
     with lock_folder(state_folder, f"trains the agent of {state_folder.parent}"), batch_scheduling():
         remove_unfinished(state_folder)
+        note_first_start(state_folder)
         if shard.settings.evict_after is None:
             _train(connect, state_folder, shard, options, signatures)
         elif isinstance(shard, SiteShard) and not options.record:

@@ -14,7 +14,15 @@ from gossamer.agents.host import BEST_LOSS, BEST_SCORE, NO_SCORE
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.files import set_aside
 from gossamer.runs.run import Run
-from gossamer.runs.tensors import Expected, check_tensors, pack_state, read_file, unpack_state, write_tensors
+from gossamer.runs.tensors import (
+    Expected,
+    check_tensors,
+    pack_state,
+    read_file,
+    read_metadata,
+    unpack_state,
+    write_tensors,
+)
 
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 
@@ -34,6 +42,15 @@ def write_checkpoint(
     """Write the newest checkpoint; the one that was newest becomes the previous one."""
     tensors = pack_state(params, state)
     write_tensors(folder / NEWEST, tensors, previous=folder / PREVIOUS, step=str(step), seconds=str(seconds))
+
+
+def read_progress(folder: Path) -> tuple[int, float]:
+    """Step and seconds of training of the newest checkpoint, from its header alone; zeros without one."""
+    try:
+        metadata = read_metadata(folder / NEWEST)
+        return int(metadata["step"]), float(metadata["seconds"])
+    except (OSError, GossamerError, KeyError, ValueError):  # damaged, or being replaced
+        return 0, 0.0
 
 
 def read_newest_checkpoint(folder: Path, run: Run) -> Checkpoint | None:

@@ -75,6 +75,15 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, about
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """Words in a file's header, which no checksum verifies before the arrays are read as well."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (OSError, safetensors.SafetensorError) as error:
+        raise GossamerError(f"cannot read {path}: {str(error)[:200]}") from None
+
+
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Arrays of a file for NumPy, which lacks some of PyTorch's types."""
     arrays = {}

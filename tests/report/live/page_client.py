@@ -46,6 +46,7 @@ def a_view(count: int = 3, evaluations: int = 2, **changes: Any) -> RunView:
         "title": "digits, 3 agents",
         "own": None,
         "state": "training",
+        "activity": "",
         "step": evaluations,
         "steps": 100,
         "seconds": 1.5,

@@ -15,6 +15,7 @@ def a_view(step: int) -> RunView:
         "title": "digits, 2 agents",
         "own": None,
         "state": "training",
+        "activity": "",
         "step": step,
         "steps": 10,
         "seconds": 1.0,

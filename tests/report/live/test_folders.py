@@ -1,6 +1,7 @@
 """The source of runs on disk: run directories, and folders of agents."""
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from report.live.sources import OPTIONS, SeenFeed, cut_agents, leave_report, make_small_graph
 
 import gossamer
+from gossamer.api import Display
 from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.errors import GossamerError
 from gossamer.report.live.folders import FolderSource
@@ -94,6 +96,85 @@ def test_a_run_that_was_stopped(tmp_path: Path) -> None:
     view = look(make_source(tmp_path / "run"))
     assert (view["state"], view["step"]) == ("stopped", 3)
     assert view["references"] == {}
+
+
+def test_time_of_a_run_that_was_resumed_goes_on(tmp_path: Path) -> None:
+    folder, stop = tmp_path / "run", iter([False, False, False, False, False, True]).__next__
+    stopped = gossamer.train(make_small_graph(), out=folder, should_stop=stop, **OPTIONS)
+    (folder / ".lock").unlink()
+    assert look(make_source(folder))["seconds"] == stopped.run.seconds
+    resumed_at, seconds = time.time() + 100, []
+    os.utime(folder / "checkpoint.safetensors", (resumed_at - 50, resumed_at - 50))
+
+    def watch(step: int, loss: float) -> None:
+        os.utime(folder / "run.json", (resumed_at, resumed_at))
+        source = make_source(folder)
+        assert source._directory is not None
+        source._directory.read()
+        seconds.append(source._directory.count_seconds(resumed_at + 7.5))
+        assert look(source)["activity"] == ""
+
+    result = gossamer.resume(
+        folder,
+        graph=make_small_graph(),
+        observers=[gossamer.Observer(on_step=watch)],
+        display=display_references(folder),
+    )
+    assert seconds == [pytest.approx(stopped.run.seconds + 7.5)]
+    stored = json.loads((folder / "run.json").read_text())["summary"]["seconds"]
+    assert look(make_source(folder))["seconds"] == stored == result.run.seconds
+
+
+def display_references(folder: Path) -> Display:
+    """A display that looks at a run directory whenever a reference is evaluated: the time stands still."""
+
+    def display(name: str, first: int, last: int) -> gossamer.Observer:
+        def watch(record: Any) -> None:
+            view = look(make_source(folder))
+            stored = json.loads((folder / "run.json").read_text())["summary"]["seconds"]
+            assert view["seconds"] == stored
+            assert (view["activity"], set(states(view).values())) == ("training the references", {"finished"})
+
+        return gossamer.Observer() if name == "distributed" else gossamer.Observer(on_record=watch)
+
+    return display
+
+
+def test_time_of_agents_goes_from_their_first_start_to_their_last_report(tmp_path: Path) -> None:
+    folders = cut_agents(tmp_path / "run")
+    assert look(make_source(folders[0]))["seconds"] == 0.0
+    for agent, started in ((0, 5000.0), (1, 4000.0)):
+        state = leave_report(folders[agent], agent, time=5020.0 + agent)
+        (state / "started").write_text(f"{started}\n")
+    assert look(make_source(folders[0]))["seconds"] == 20.0
+    (tmp_path / "run" / "run.json").unlink(missing_ok=True)
+    assert look(make_source(tmp_path / "run" / "agents"))["seconds"] == 1021.0
+    state = leave_report(folders[0], 0, time=5100.0, finished=True, serving=True)
+    (state / "done").touch()
+    os.utime(state / "done", (5030.0, 5030.0))
+    assert look(make_source(folders[0]))["seconds"] == 30.0  # it serves
+
+
+def test_neighbours_of_an_agent_that_has_finished(tmp_path: Path) -> None:
+    folders = cut_agents(tmp_path / "run")
+    links = {str(z): {"sent": {}, "received": 12, "waited": 1.5} for z in (0, 2)}
+    state = leave_report(folders[1], 1, runs=False, links=links, finished=True, all_done=True)
+    (state / "done").touch()
+    assert states(look(make_source(folders[1]))) == {0: "finished", 1: "finished", 2: "finished"}
+
+
+def test_references_of_a_launch_are_said_to_be_trained(tmp_path: Path) -> None:
+    cut_agents(tmp_path / "run")
+    source = make_source(tmp_path / "run")
+    source.clock = lambda: 12.5
+    source.follow("distributed", 0, 6)
+    assert look(source)["activity"] == ""
+    source.follow("graphless", 0, 6)
+    view = look(source)
+    assert (view["activity"], view["seconds"]) == ("training the graph-less reference", 12.5)
+    assert "graphless: training from step 0 of 6" in [line["text"] for line in view["log"]]
+    source.end(complete=True)
+    assert look(source)["activity"] == ""
 
 
 def test_agents_that_have_not_started(tmp_path: Path) -> None:

@@ -124,6 +124,20 @@ def test_very_many_links_are_summed(feed: Feed, url: str, monkeypatch: pytest.Mo
     assert ("gossamer_agent_received_bytes_total", named(agent="2", neighbour="1")) not in found
 
 
+@pytest.mark.parametrize("series", [1000, 1])
+def test_waiting_is_left_out_where_nobody_waits(
+    series: int, feed: Feed, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metric_families, "MAX_LINK_SERIES", series)
+    view = make_view()
+    for link in (link for one in view["agents"] for link in one["neighbours"]):
+        link["waited"] = None
+    feed.publish(view)
+    names = {name for name, _ in scrape(url)}
+    assert "gossamer_agent_received_bytes_total" in names
+    assert "gossamer_agent_waited_seconds_total" not in names
+
+
 def test_an_empty_feed_is_a_run_that_starts(url: str) -> None:
     found = scrape(url)
     assert {name for name, _ in found} == {"gossamer_build_info", "gossamer_run_state"}

@@ -1,5 +1,6 @@
 """The source of an agent's own page."""
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ from report.live.sources import SeenFeed, cut_agents, make_report
 
 from gossamer.peers.progress import PeerReport
 from gossamer.report.live import own_page
+from gossamer.report.live.agents import MISSING_AFTER
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.own_page import PeerSource
 
@@ -34,6 +36,12 @@ def report(**changes: Any) -> PeerReport:
     return cast(PeerReport, make_report(1, **{"time": 1e9, "links": links, **changes}))
 
 
+def note_start(source: PeerSource, when: float) -> None:
+    """Leave the file by which an agent knows when it was first started."""
+    source._agent.state_folder.mkdir(exist_ok=True)
+    (source._agent.state_folder / "started").write_text(f"{when}\n")
+
+
 def test_before_its_first_report_an_agent_is_starting(tmp_path: Path) -> None:
     feed = SeenFeed()
     with PeerSource(feed, LogLines(), cut_agents(tmp_path / "run")[1]).publisher:
@@ -47,6 +55,7 @@ def test_before_its_first_report_an_agent_is_starting(tmp_path: Path) -> None:
 def test_an_agent_shows_itself_and_what_it_sees_of_its_neighbours(tmp_path: Path, clock: Clock) -> None:
     log = LogLines()
     source = PeerSource(SeenFeed(), log, cut_agents(tmp_path / "run")[1])
+    note_start(source, 1e9 - 2)
     source.follow(report(refused={"mac": 1}))
     log.add("warning", "agent 1 refused a message of agent 2: mac")
     clock.now += 2
@@ -71,13 +80,27 @@ def test_a_neighbour_is_missing_that_is_waited_for_and_silent(tmp_path: Path, cl
         return [one["state"] for one in source._build()["agents"][1:]]
 
     assert states(waiting_for=[2], waited=0.5) == ["training", "training"]
-    clock.now += own_page.MISSING_AFTER
+    clock.now += MISSING_AFTER
     assert states(waiting_for=[2], waited=5.5) == ["training", "missing"]
     assert states() == ["training", "training"]  # silent, and nobody waits: all have what they need
     links = {"0": {"sent": {}, "received": 8, "waited": 0}, "2": {"sent": {}, "received": 9, "waited": 0}}
     assert states(waiting_for=[2], waited=6.0, links=links) == ["training", "training"]  # it is heard again
     assert states(links={}) == ["not started", "not started"]
     assert states(all_done=True, finished=True) == ["finished", "finished"]
+
+
+def test_time_goes_on_when_an_agent_rejoins_and_stands_still_when_it_serves(tmp_path: Path, clock: Clock) -> None:
+    folder = cut_agents(tmp_path / "run")[1]
+    note_start(PeerSource(SeenFeed(), LogLines(), folder), 1e9 - 100)
+    source = PeerSource(SeenFeed(), LogLines(), folder)  # of a process that was started later
+    source.follow(report(time=1e9 + 5))
+    assert source._build()["seconds"] == 105.0
+    done = source._agent.state_folder / "done"
+    done.touch()
+    os.utime(done, (1e9 + 10, 1e9 + 10))
+    source.follow(report(time=1e9 + 60, finished=True, all_done=True, serving=True))
+    clock.now += 60
+    assert source._build()["seconds"] == 110.0
 
 
 def test_the_end_of_an_agent(tmp_path: Path, clock: Clock) -> None:

@@ -1,6 +1,8 @@
 """The source of a run that is trained in this process."""
 
+import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.simulation import SimulationSource
 from gossamer.runs.directory import read_references
 from gossamer.runs.message_counts import count_messages
+from gossamer.runs.records import Record
 
 
 def test_a_view_has_what_is_known_of_a_run() -> None:
@@ -74,6 +77,46 @@ def test_bytes_are_those_of_the_steps_that_were_made() -> None:
     assert all(sent.values())
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_time_is_that_of_training_and_stands_still_when_it_ends(tmp_path: Path, stops: bool) -> None:
+    seconds: list[float] = []
+    activities: list[str] = []
+    source = SimulationSource(SeenFeed(), LogLines(), "small")
+
+    def display(name: str, first: int, last: int) -> gossamer.Observer:
+        observer = source.follow(name, first, last)
+
+        def look(record: Record) -> None:
+            observer.on_record(record)
+            view = source._build()
+            seconds.append(view["seconds"])
+            activities.append(view["activity"])
+
+        return replace(observer, on_record=look)
+
+    should_stop = iter([False, False, stops, *[False] * 99]).__next__
+    result = gossamer.train(
+        make_small_graph(), out=tmp_path / "run", display=display, should_stop=should_stop, **OPTIONS
+    )
+    source.end(result.complete)
+    stored = json.loads((tmp_path / "run" / "run.json").read_text())["summary"]["seconds"]
+    assert source._build()["seconds"] == stored == result.run.seconds
+    assert source._build()["activity"] == ""
+    if not stops:
+        assert seconds[:4] == sorted(seconds[:4])
+        assert seconds[4:] == [stored] * 8  # while the references are trained
+        assert activities[3:5] == ["", "training the centralised reference"]
+        assert activities[-1] == "training the graph-less reference"
+
+
+def test_nobody_waits_in_a_simulation() -> None:
+    feed = SeenFeed()
+    source = SimulationSource(feed, LogLines(), "small")
+    with source.publisher:
+        gossamer.train(make_small_graph(), display=source.follow, baselines=False, **OPTIONS)
+    assert {link["waited"] for one in feed.last["agents"] for link in one["neighbours"]} == {None}
+
+
 def test_a_run_that_is_watched_has_the_same_bits() -> None:
     graph = make_small_graph()
     plain = gossamer.train(graph, **OPTIONS)
@@ -95,7 +138,7 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
         result = gossamer.resume(tmp_path / "run", graph=graph, display=source.follow)
         source.end(result.complete)
     assert [one["step"] for one in feed.last["evaluations"]] == [0, 2, 4, 6]
-    assert feed.last["seconds"] >= result.run.seconds - 1e-3
+    assert feed.last["seconds"] == result.run.seconds
     again = SimulationSource(SeenFeed(), LogLines(), "small", read_references(tmp_path / "run"))
     with again.publisher:
         gossamer.resume(tmp_path / "run", steps=6, graph=graph, display=again.follow)

@@ -35,6 +35,7 @@ def make_view(own: int | None = None) -> RunView:
         "title": "digits, 3 agents",
         "own": own,
         "state": "training",
+        "activity": "",
         "step": 41,
         "steps": 100,
         "seconds": 9.5,

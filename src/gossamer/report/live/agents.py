@@ -1,14 +1,14 @@
 """Agents with a process each, as a view has them: from the reports that their processes leave in their folders."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gossamer.agents.scores import choose_score
 from gossamer.errors import GossamerError
 from gossamer.files import is_in_use
-from gossamer.peers.agent_folders import EVALUATIONS_FILE, find_last_membership, run_folder
+from gossamer.peers.agent_folders import EVALUATIONS_FILE, find_last_membership, read_first_start, run_folder
 from gossamer.peers.progress import STATUS_FILE
 from gossamer.peers.refusals import RECOVERY_REASONS
 from gossamer.peers.shards.shard import Shard, read_shard
@@ -20,6 +20,7 @@ from gossamer.runs.shares import find_agent_folder
 
 GONE = ("missing", "stopped")  # states of agents whose last reports no longer hold
 WAITS = 1.0  # seconds from which on an agent is shown to wait
+MISSING_AFTER = 5.0  # seconds without a byte of a neighbour that an agent waits for
 
 
 class WatchedAgent:
@@ -41,6 +42,7 @@ class WatchedAgent:
         self.state_folder = run_folder(inside, own)
         self.report: Mapping[str, Any] | None = None
         self.running = self.done = False
+        self._started: float | None = None
         self._read_at: tuple[int, int] | None = None
 
     def read(self) -> None:
@@ -65,6 +67,19 @@ class WatchedAgent:
     def evaluations(self) -> Path:
         """The file of its evaluations."""
         return term_folder(self.state_folder, self.membership) / EVALUATIONS_FILE
+
+    def find_span(self) -> tuple[float, float] | None:
+        """The agent's first start, and the end of its training or its last report; None before the first report."""
+        if self._started is None:
+            self._started = read_first_start(self.state_folder)
+        if self.report is None:
+            return None
+        end = float(self.report["time"])
+        if self.report.get("finished"):
+            with contextlib.suppress(OSError):
+                end = min(end, (find_last_membership(self.state_folder) / "done").stat().st_mtime)
+        start = end if self._started is None else self._started
+        return start, max(start, end)
 
     def name_state(self, now: float) -> str:
         """How the agent stands, as `gossamer status` says it."""
@@ -109,6 +124,33 @@ def view_agent(
         "report_age": max(0.0, now - float(about["time"])) if about else None,
         "neighbours": view_neighbours(about),
     }
+
+
+class SeenNeighbours:
+    """Agents whose reports are elsewhere, by what their neighbours at hand see of them."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], tuple[int, float]] = {}  # bytes by link, and when the last of them came
+
+    def view(self, z: int, seen: Sequence[tuple[AgentView, Mapping[str, Any] | None]], now: float) -> AgentView:
+        """Agent `z`, as the agents at hand see it, by their views and reports."""
+        found = {self._name_state(z, own, report or {}, now) for own, report in seen}
+        state = next((one for one in ("missing", "finished", "training") if one in found), "not started")
+        return view_agent(z, None, state, None, None, None, now)
+
+    def _name_state(self, z: int, own: AgentView, report: Mapping[str, Any], now: float) -> str:
+        links: Mapping[str, Mapping[str, Any]] = report.get("links") or {}
+        received, waits = int((links.get(str(z)) or {}).get("received") or 0), z in own["waiting_for"]
+        key = own["agent"], z
+        before, last = self._last.get(key, (received, now - own["waited"] if waits else now))
+        if received != before:
+            last = now
+        self._last[key] = received, last
+        if report.get("all_done"):
+            return "finished"
+        if waits and now - last >= MISSING_AFTER:
+            return "missing"
+        return "training" if received else "not started"
 
 
 def view_neighbours(report: Mapping[str, Any]) -> list[NeighbourView]:

@@ -8,33 +8,35 @@ from typing import Any, Generic, TypeVar
 
 from gossamer.report.live.view import EvaluationView
 
+REFERENCE_NAMES = {"graphless": "graph-less"}
 BASIC = ("accuracy", "mse")  # scores that evaluations of older versions have been validated on
 
 
 def view_evaluation(record: Mapping[str, Any]) -> EvaluationView:
     """An evaluation of the run's network, with the score that it is validated on."""
     score = record.get("score") or next(name for name in BASIC if name in record["train"])
-    return {
-        "step": int(record["step"]),
-        "loss": _find(record["train"], "loss"),
-        "train": _find(record["train"], score),
-        "validation": _find(record["validation"], score),
-        "test": _find(record["test"], score),
-        "disagreement": _find(record, "disagreement"),
-    }
+    return _view_scores(record, record, score)
 
 
 def view_logged(metrics: Mapping[str, Any], score: str) -> EvaluationView:
-    """What an agent knows of the whole network's evaluation (peers/evaluation_log.py)."""
+    """The whole network's evaluation, as far as an agent knows it (peers/evaluation_log.py)."""
     network = metrics.get("network") or {}
-    scores = {mask: network.get(mask) or {} for mask in ("train", "validation", "test")}
+    return _view_scores(metrics, {mask: network.get(mask) or {} for mask in ("train", "validation", "test")}, score)
+
+
+def name_activity(reference: str) -> str:
+    """The activity of a run whose reference is being trained."""
+    return f"training the {REFERENCE_NAMES.get(reference, reference)} reference"
+
+
+def _view_scores(about: Mapping[str, Any], scores: Mapping[str, Mapping[str, Any]], score: str) -> EvaluationView:
     return {
-        "step": int(metrics["step"]),
+        "step": int(about["step"]),
         "loss": _find(scores["train"], "loss"),
         "train": _find(scores["train"], score),
         "validation": _find(scores["validation"], score),
         "test": _find(scores["test"], score),
-        "disagreement": _find(metrics, "disagreement"),
+        "disagreement": _find(about, "disagreement"),
     }
 
 

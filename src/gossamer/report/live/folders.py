@@ -4,14 +4,16 @@ A run directory of `gossamer train` has evaluations and checkpoints; folders of 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gossamer.errors import GossamerError
-from gossamer.peers.progress import LONG_WAIT
-from gossamer.report.live.agents import WatchedAgent, view_agent
-from gossamer.report.live.evaluations import EvaluationFile, view_evaluation, view_logged
+from gossamer.files import LOCK
+from gossamer.report.live.agents import SeenNeighbours, WatchedAgent
+from gossamer.report.live.evaluations import EvaluationFile, name_activity, view_evaluation, view_logged
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.happenings import Happenings
 from gossamer.report.live.layout import place_agents
@@ -73,7 +75,9 @@ class FolderSource:
         self._evaluating: WatchedAgent | None = None  # whose evaluations are shown
         self.memberships = WatchedMemberships()
         self._references: dict[str, list[EvaluationView]] = {}
-        self._began, self._ended = time.time(), ""
+        self.clock: Callable[[], float] | None = None  # seconds of training, where the process of the run is this one
+        self._neighbours = SeenNeighbours()
+        self._activity = self._ended = ""
         links = [(one.agent, z) for one in self._agents for z in one.neighbours]
         known = {one.agent for one in self._agents} | {z for _, z in links}
         self._positions = place_agents(sorted(known), links)
@@ -84,16 +88,17 @@ class FolderSource:
         """The observer of a reference that is trained when the agents have finished."""
         found: list[EvaluationView] = []
         if name != "distributed":
-            self._references = {**self._references, name: found}
+            self._references, self._activity = {**self._references, name: found}, name_activity(name)
+            self._log.add("info", f"{name}: training from step {first} of {last}")
         return Observer(on_record=partial(self._add, found))
 
-    def tell(self, text: str) -> None:
-        """Add a line to the log: what a script makes happen."""
+    def add_event(self, text: str) -> None:
+        """Add a line to the log: an event of a script."""
         self._log.add("warning", text)
 
     def end(self, complete: bool) -> None:
         """Note how the run has ended."""
-        self._ended = "finished" if complete else "stopped"
+        self._ended, self._activity = "finished" if complete else "stopped", ""
 
     def _add(self, found: list[EvaluationView], record: Record) -> None:
         found.append(view_evaluation(record))
@@ -122,9 +127,10 @@ class FolderSource:
             "title": f"{folder.manifest.data.name}, {folder.settings.agents} agents",
             "own": None,
             "state": folder.state,
+            "activity": folder.activity,
             "step": step,
             "steps": folder.steps,
-            "seconds": self._count_seconds(now),
+            "seconds": folder.count_seconds(now),
             "score": folder.score,
             "agents": folder.view_agents(step, now),
             "positions": folder.positions,
@@ -150,9 +156,10 @@ class FolderSource:
             "title": self._title,
             "own": agents[0].agent if len(agents) == 1 and agents[0].neighbours else None,
             "state": self._name_run(states),
+            "activity": self._activity,
             "step": max(steps, default=0),
             "steps": max((int((one.report or {}).get("steps") or one.settings.steps) for one in agents), default=0),
-            "seconds": self._count_seconds(now),
+            "seconds": self._count_seconds(),
             "score": agents[0].score,
             "agents": [*shown, *self._view_others(shown, now)],
             "positions": self._positions,
@@ -191,15 +198,12 @@ class FolderSource:
 
     def _view_others(self, shown: Sequence[AgentView], now: float) -> list[AgentView]:
         """Agents whose folders are elsewhere, by what those at hand see of them."""
-        own, others = {one["agent"] for one in shown}, dict[int, str]()
-        for one in shown:
+        seen = dict[int, list[tuple[AgentView, Mapping[str, Any] | None]]]()
+        for one, agent in zip(shown, self._agents, strict=True):
             for link in one["neighbours"]:
-                z = link["neighbour"]
-                if z not in own and others.get(z) != "missing":
-                    others[z] = "training" if link["received"] else others.get(z, "not started")
-                    if z in one["waiting_for"] and one["waited"] >= LONG_WAIT:
-                        others[z] = "missing"
-        return [view_agent(z, None, state, None, None, None, now) for z, state in sorted(others.items())]
+                seen.setdefault(link["neighbour"], []).append((one, agent.report))
+        own = {one.agent for one in self._agents}
+        return [self._neighbours.view(z, seen[z], now) for z in sorted(seen) if z not in own]
 
     def _read_evaluations(self, states: dict[int, str]) -> list[EvaluationView]:
         """Evaluations as one agent of the last membership has them, the same one as long as it is there."""
@@ -219,8 +223,19 @@ class FolderSource:
             else self._evaluations.read(self._evaluating.evaluations)
         )
 
-    def _count_seconds(self, now: float) -> float:
-        if self._directory is None:
-            return now - self._began
-        known = self._directory.manifest.summary.get("seconds")
-        return max(0.0, now - self._directory.began) if known is None else float(known)
+    def _count_seconds(self) -> float:
+        """Seconds of the agents' training: those that their launch counts or has counted, or else from the first start
+        of an agent, or the last of their launch, to the last report."""
+        if self.clock is not None:
+            return self.clock()
+        folder = self._directory
+        if folder is not None and (known := folder.manifest.summary.get("seconds")) is not None:
+            return float(known)
+        spans = [span for one in self._agents if (span := one.find_span()) is not None]
+        if not spans:
+            return 0.0
+        began, end = min(start for start, _ in spans), max(end for _, end in spans)
+        if folder is not None:
+            with suppress(OSError):
+                began = (folder.folder / LOCK).stat().st_mtime
+        return max(0.0, end - began)

@@ -71,7 +71,7 @@ def _describe_run(view: RunView, age: float) -> Iterator[Metric]:
         ("gossamer_run_steps", "Training steps of the whole run.", view["steps"]),
         (
             "gossamer_run_elapsed_seconds",
-            "Seconds since the run, or this process's part in it, began.",
+            "Seconds of training. They stand still once it has ended.",
             view["seconds"],
         ),
         ("gossamer_run_agents", "Agents of the run that are known.", len(view["agents"])),
@@ -144,7 +144,11 @@ def _add_links(links: list[NeighbourView]) -> NeighbourView:
     sent = Counter[str]()
     for link in links:
         sent.update(link["sent"])
-    received, waited = sum(link["received"] for link in links), sum(link["waited"] for link in links)
+    received, known = (
+        sum(link["received"] for link in links),
+        [link["waited"] for link in links if link["waited"] is not None],
+    )
+    waited = sum(known) if known else None
     return {"neighbour": -1, "sent": dict(sent), "received": received, "waited": waited}
 
 
@@ -174,7 +178,8 @@ def _describe_traffic(speaking: list[AgentView]) -> Iterator[Metric]:
             for phase, size in link["sent"].items():
                 sent.add_metric([agent, neighbour, _clean(phase)], size)
             received.add_metric([agent, neighbour], link["received"])
-            waited.add_metric([agent, neighbour], link["waited"])
+            if link["waited"] is not None:
+                waited.add_metric([agent, neighbour], link["waited"])
         for reason, count in one["refused"].items():
             refused.add_metric([agent, _clean(reason)], count)
     yield from (sent, received, waited, refused)

@@ -12,9 +12,9 @@ from gossamer.files import is_in_use
 from gossamer.report.live.certificates import view_stored_certificate
 from gossamer.report.live.evaluations import EvaluationFile, view_evaluation
 from gossamer.report.live.layout import Positions, place_agents
-from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links
+from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links, view_simulated
 from gossamer.report.live.view import AgentView, CertificateView, EvaluationView
-from gossamer.runs.checkpoints import NEWEST
+from gossamer.runs.checkpoints import NEWEST, read_progress
 from gossamer.runs.directory import read_references
 from gossamer.runs.documents import read_json
 from gossamer.runs.manifests import RunManifest
@@ -31,7 +31,8 @@ class WatchedDirectory:
         self.folder, self.manifest = folder, read_manifest(folder)
         self.settings = read_run_settings(folder)
         self.steps = self.settings.steps
-        self._read_at = 0
+        self._read_at = self._checkpoint_at = 0  # nanoseconds since 1970
+        self._kept = 0, 0.0  # step and seconds of the newest checkpoint
         self._evaluations = EvaluationFile(view_evaluation)
         self._references: dict[str, list[EvaluationView]] = {}
         self._references_at = 0
@@ -44,7 +45,7 @@ class WatchedDirectory:
         ).key()
 
     def read(self) -> RunManifest:
-        """What run.json says now."""
+        """Read run.json, and how far the newest checkpoint is."""
         self.running = is_in_use(self.folder)
         with contextlib.suppress(OSError, GossamerError):  # one that is being replaced is read the next time
             changed = (self.folder / "run.json").stat().st_mtime_ns
@@ -53,7 +54,33 @@ class WatchedDirectory:
                 self.steps = read_run_settings(self.folder).steps
                 messages = self.manifest.summary.get("messages")
                 self._traffic = None if messages is None else LinkTraffic(messages["links"])
+        with contextlib.suppress(OSError):
+            changed = (self.folder / NEWEST).stat().st_mtime_ns
+            if changed != self._checkpoint_at:
+                self._kept, self._checkpoint_at = read_progress(self.folder), changed
         return self.manifest
+
+    @property
+    def trained(self) -> bool:
+        """Whether the network is trained; its references may not be."""
+        summary, patience = self.manifest.summary, self.settings.patience
+        waited = summary.get("steps", 0) - summary.get("best_step", 0)
+        return self.manifest.complete or self._kept[0] >= self.steps or 0 < patience <= waited
+
+    @property
+    def activity(self) -> str:
+        """What the process of the run does once the network is trained."""
+        return "training the references" if self.state == "training" and self.trained else ""
+
+    def count_seconds(self, now: float) -> float:
+        """Seconds of training: those of the newest checkpoint, and while the run goes on those since then or since it
+        was resumed."""
+        known = float(self.manifest.summary.get("seconds") or 0.0)
+        if self.manifest.complete:
+            return known
+        if not self.running or self.trained:
+            return max(known, self._kept[1])
+        return self._kept[1] + max(0.0, now - max(self._read_at, self._checkpoint_at) / 1e9)
 
     @property
     def state(self) -> str:
@@ -106,23 +133,11 @@ class WatchedDirectory:
         age = None
         with contextlib.suppress(OSError):
             age = max(0.0, now - (self.folder / NEWEST).stat().st_mtime)
+        sizes = [self.vertices.get(agent, 0) if self.vertices else None for agent in range(self.settings.agents)]
+        state = "finished" if self.activity else self.state
         return [
-            {
-                "agent": agent,
-                "state": self.state,
-                "step": step,
-                "epoch": None,
-                "loss": None,
-                "vertices": self.vertices.get(agent, 0) if self.vertices else None,
-                "labels": None,
-                "waiting_for": [],
-                "waited": 0.0,
-                "refused": {},
-                "checkpoint_age": age,
-                "report_age": None,
-                "neighbours": links.get(agent, []),
-            }
-            for agent in range(self.settings.agents)
+            view_simulated(agent, state, step, (size, None), age, links.get(agent, []))
+            for agent, size in enumerate(sizes)
         ]
 
 

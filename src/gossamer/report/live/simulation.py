@@ -12,13 +12,13 @@ from typing import get_args
 import numpy as np
 
 from gossamer.report.live.certificates import view_certificate
-from gossamer.report.live.evaluations import view_evaluation
+from gossamer.report.live.evaluations import name_activity, view_evaluation
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.layout import Positions, place_agents
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.publisher import Publisher
-from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links
-from gossamer.report.live.view import AgentView, CertificateView, EvaluationView, RunView, starting_view
+from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links, view_simulated
+from gossamer.report.live.view import CertificateView, EvaluationView, RunView, starting_view
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record, Reference
 from gossamer.runs.run import Run
@@ -67,7 +67,8 @@ class SimulationSource:
         self, feed: Feed, log: LogLines, title: str, references: Mapping[str, list[Record]] | None = None
     ) -> None:
         """`references` are evaluations of those that have been trained before."""
-        self._log, self._title, self._began, self._state = log, title, time.monotonic(), "starting"
+        self._log, self._title, self._state, self._activity = log, title, "starting", ""
+        self._began: float | None = None  # while the network trains
         self._followed: _Followed | None = None
         self._step = 0
         self._checkpoint_at: float | None = None
@@ -80,18 +81,19 @@ class SimulationSource:
         found: list[EvaluationView] = []
         self._log.add("info", f"{name}: training from step {first} of {last}")
         if name in REFERENCES:
-            self._references = {**self._references, name: found}
+            self._references, self._activity = {**self._references, name: found}, name_activity(name)
             return Observer(on_record=partial(self._add, found))
         return Observer(
             on_start=partial(self._start, name, found),
             on_step=self._note_step,
             on_record=partial(self._add, found),
             on_checkpoint=self._note_checkpoint,
+            on_end=self._note_end,
         )
 
     def end(self, complete: bool) -> None:
         """Note how the run has ended."""
-        self._state = "finished" if complete else "stopped"
+        self._state, self._activity, self._began = "finished" if complete else "stopped", "", None
         self._log.add("info" if complete else "warning", f"the run has {self._state}")
 
     def _start(self, name: str, found: list[EvaluationView], run: Run) -> None:
@@ -106,6 +108,9 @@ class SimulationSource:
         self._step = step
         self.publisher.note()
 
+    def _note_end(self, run: Run) -> None:
+        self._began = None
+
     def _note_checkpoint(self, run: Run) -> None:
         self._checkpoint_at = time.monotonic()
 
@@ -114,40 +119,27 @@ class SimulationSource:
         self.publisher.hurry()
 
     def _build(self) -> RunView:
-        followed, step, now = self._followed, self._step, time.monotonic()
+        followed, step, now, began = self._followed, self._step, time.monotonic(), self._began
         if followed is None:
             return {**starting_view(self._title), "state": self._state, "log": self._log.last()}
         run = followed.run
-        state = "training" if self._state == "training" and not run.complete else "finished"
+        trains = self._state == "training" and not run.complete
+        state = "training" if trains else "stopped" if self._state == "stopped" else "finished"
         age = None if self._checkpoint_at is None else now - self._checkpoint_at
         links = view_links(followed.traffic, step, count_mixed(run.settings, step))
-
-        def view(agent: int, vertices: int | None, labels: int | None) -> AgentView:
-            return {
-                "agent": agent,
-                "state": "stopped" if self._state == "stopped" else state,
-                "step": step,
-                "epoch": None,
-                "loss": None,
-                "vertices": vertices,
-                "labels": labels,
-                "waiting_for": [],
-                "waited": 0.0,
-                "refused": {},
-                "checkpoint_age": age,
-                "report_age": None,
-                "neighbours": links.get(agent, []),
-            }
-
         return {
             "title": followed.title,
             "own": None,
             "state": self._state,
+            "activity": self._activity,
             "step": step,
             "steps": run.settings.steps,
-            "seconds": followed.before + now - self._began,
+            "seconds": run.seconds if began is None else followed.before + now - began,
             "score": run.score.key(),
-            "agents": [view(agent, *sizes) for agent, sizes in enumerate(followed.sizes)],
+            "agents": [
+                view_simulated(agent, state, step, sizes, age, links.get(agent, []))
+                for agent, sizes in enumerate(followed.sizes)
+            ],
             "positions": followed.positions,
             "evaluations": followed.evaluations,
             "references": self._references,

@@ -1,10 +1,13 @@
-"""Bytes on the links of a run that is simulated: those of a step, as its plan counts them, times its steps."""
+"""Agents of a run that is simulated: all stand where the run stands.
+
+Bytes on their links are those of a step, as its plan counts them, times its steps. Nobody waits for anybody.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from gossamer.report.live.view import NeighbourView
+from gossamer.report.live.view import AgentView, NeighbourView
 from gossamer.runs.records import PhaseName
 from gossamer.runs.settings import Settings
 
@@ -46,7 +49,34 @@ def view_links(traffic: LinkTraffic, steps: int, mixed: int) -> dict[int, list[N
                 "neighbour": receiver,
                 "sent": total(step),
                 "received": sum(total(back).values()),
-                "waited": 0.0,
+                "waited": None,
             }
         )
     return found
+
+
+def view_simulated(
+    agent: int,
+    state: str,
+    step: int,
+    sizes: tuple[int | None, int | None],
+    checkpoint_age: float | None,
+    neighbours: list[NeighbourView],
+) -> AgentView:
+    """A simulated agent; `sizes` are its vertices and training vertices."""
+    vertices, labels = sizes
+    return {
+        "agent": agent,
+        "state": state,
+        "step": step,
+        "epoch": None,
+        "loss": None,
+        "vertices": vertices,
+        "labels": labels,
+        "waiting_for": [],
+        "waited": 0.0,
+        "refused": {},
+        "checkpoint_age": checkpoint_age,
+        "report_age": None,
+        "neighbours": neighbours,
+    }

@@ -15,7 +15,7 @@ class NeighbourView(TypedDict):
     neighbour: int
     sent: dict[str, int]  # bytes by phase: "forward", "backward", "consensus", "evaluation", "protocol"
     received: int  # bytes
-    waited: float  # seconds that the agent has waited for this neighbour so far
+    waited: float | None  # seconds that the agent has waited for this neighbour so far; None in simulations
 
 
 class AgentView(TypedDict):
@@ -50,7 +50,7 @@ class EvaluationView(TypedDict):
 
 
 class CertificateView(TypedDict):
-    """What is proved of the topology."""
+    """The certificate of the topology."""
 
     holds: dict[str, bool]  # "A1", "A2", "A3"
     spectral_radius: float
@@ -73,9 +73,10 @@ class RunView(TypedDict):
     title: str  # "cora, 10 agents"
     own: int | None  # the agent whose own page this is: others are known by what it sees of them
     state: str  # "starting", "training", "finished", "stopped"
+    activity: str  # what is done but training the network: "training the centralised reference", or nothing
     step: int
     steps: int
-    seconds: float  # since the start
+    seconds: float  # of training: they stand still once it has ended
     score: str  # name of the score that is validated on
     agents: list[AgentView]
     positions: dict[str, tuple[float, float]]  # of agents on the map, by id; from -1 to 1
@@ -92,6 +93,7 @@ def starting_view(title: str) -> RunView:
         "title": title,
         "own": None,
         "state": "starting",
+        "activity": "",
         "step": 0,
         "steps": 0,
         "seconds": 0.0,
