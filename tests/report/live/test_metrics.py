@@ -128,7 +128,7 @@ def test_very_many_links_are_summed(feed: Feed, url: str, monkeypatch: pytest.Mo
 def test_waiting_is_left_out_where_nobody_waits(
     series: int, feed: Feed, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metric_families, "MAX_LINK_SERIES", series)
+    monkeypatch.setattr("gossamer.report.live.metric_families.MAX_LINK_SERIES", series)
     view = make_view()
     for link in (link for one in view["agents"] for link in one["neighbours"]):
         link["waited"] = None
