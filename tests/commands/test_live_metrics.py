@@ -32,7 +32,7 @@ def scrape(port: int) -> Samples:
     """All metrics, over a plain connection; none where nobody answers."""
     try:
         with socket.create_connection(("127.0.0.1", port), LIMIT) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            connection.sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         return parse_samples(answer.partition(b"\r\n\r\n")[2])
     except (OSError, GossamerError):

@@ -190,7 +190,9 @@ def test_a_machine_that_is_silent_does_not_hide_others(monkeypatch: pytest.Monke
         ("10.0.0.1:9100", ("10.0.0.1", 9100)),
         ("9100", ("127.0.0.1", 9100)),
         ("[::1]:9100", ("::1", 9100)),
+        (":9100", ("127.0.0.1", 9100)),
         ("http://host-1:9100/metrics", ("host-1", 9100)),
+        ("http://[::1]:9100/", ("::1", 9100)),
     ],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
@@ -198,7 +200,8 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", ":9100", "host:0", "host:70000", "host:x", "0", "99999", "https://host:1", "a:1/other"]
+    "text",
+    ["", "host", "1.2.3.400:9100", "host:0", "host:70000", "host:x", "0", "99999", "https://host:1", "a:1/other"],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(GossamerError, match="HOST:PORT"):

@@ -24,8 +24,9 @@ from report.live.sources import cut_agents
 from safetensors.torch import load_file
 
 from gossamer.commands.logs import configure
-from gossamer.commands.watching import TOKEN_VARIABLE, WatchOptions, read_address, watch_run
+from gossamer.commands.watching import TOKEN_VARIABLE, WatchOptions, watch_run
 from gossamer.errors import GossamerError, GossamerWarning
+from gossamer.report.live.addresses import read_address
 
 LIMIT = 60.0  # seconds
 SMALL = ("digits", "--agents", "2", "--topology", "complete", "--steps", "6", "--hidden", "4", "--no-baselines")
@@ -138,10 +139,14 @@ def test_a_page_beyond_this_machine_has_a_token(
     said = capfd.readouterr().err
     assert "/?token=" in said
     assert "anybody who reaches this address can read the metrics" in " ".join(said.split())
+    assert "--page 0.0.0.0:0: the token and the page travel unencrypted" in " ".join(said.split())
     monkeypatch.setenv(TOKEN_VARIABLE, "a-token-of-the-user")
     with watch_run(WatchOptions(page="0.0.0.0:0")):
         pass
-    assert "token" not in capfd.readouterr().err
+    assert "?token" not in capfd.readouterr().err
+    with watch_run(WatchOptions(page="0")):
+        pass
+    assert "unencrypted" not in capfd.readouterr().err
 
 
 def test_a_token_of_the_user_is_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

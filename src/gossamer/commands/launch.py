@@ -33,7 +33,7 @@ from gossamer.commands.options import (
     RunDirectory,
     with_settings,
 )
-from gossamer.commands.watching import Watch, WatchOptions, join_displays, publish, say_how_to_see, watch_run
+from gossamer.commands.watching import Watch, WatchOptions, join_displays, print_watch_hint, publish, watch_run
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 
@@ -119,7 +119,7 @@ def launch(
                 if script is not None:
                     launching.keep_script(script, folder)
                 result = _run_agents(launched, folder, folders, record, as_json, watch)
-    say_how_to_see(watched, folder)
+    print_watch_hint(watched, folder)
     if not result.complete:
         _say_how_to_go_on("train", folder)
         raise typer.Exit(INTERRUPTED)

@@ -29,7 +29,7 @@ from gossamer.commands.options import (
     TensorBoard,
     with_settings,
 )
-from gossamer.commands.watching import Watch, WatchOptions, follow_training, say_how_to_see, watch_run
+from gossamer.commands.watching import Watch, WatchOptions, follow_training, print_watch_hint, watch_run
 from gossamer.errors import GossamerError
 from gossamer.runs.options import Options
 from gossamer.runs.settings import Settings
@@ -105,7 +105,7 @@ def train(
         from gossamer.report import terminal
 
         terminal.show_result(Console(), result.run, result.summary, folder)
-    say_how_to_see(watched, folder)
+    print_watch_hint(watched, folder)
     if not result.complete:
         err.print(
             f"[yellow]stopped at step {result.run.host.step} of {result.run.settings.steps}[/]; go on with "

@@ -10,7 +10,8 @@ import typer
 from gossamer.commands import logs
 from gossamer.commands.common import err, report_errors
 from gossamer.commands.options import LogLevel, Metrics, PageTokenFile
-from gossamer.commands.watching import LOOPBACK, PAGE_PORT, WatchOptions, publish, watch_run
+from gossamer.commands.watching import PAGE_PORT, WatchOptions, publish, watch_run
+from gossamer.report.live.addresses import LOOPBACK
 
 EXAMPLES = """[bold]Examples[/]
 

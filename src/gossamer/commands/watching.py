@@ -1,4 +1,4 @@
-"""What `--page` and `--metrics` open: servers of a run's views, for as long as a command lasts."""
+"""Servers of a run's views, as `--page` and `--metrics` ask for them, for as long as a command lasts."""
 
 import logging
 import os
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.commands.common import err, print_warning
 from gossamer.commands.logs import StderrHandler
-from gossamer.errors import GossamerError, shown
+from gossamer.errors import GossamerError
 from gossamer.files import check_private, read_text
-from gossamer.peers.network.addresses import check_address
-from gossamer.report.live.access import is_loopback
+from gossamer.report.live.addresses import HostPort, is_loopback, read_address
 
 if TYPE_CHECKING:
     from gossamer.api import Display
@@ -27,10 +26,9 @@ if TYPE_CHECKING:
     from gossamer.runs.records import Record
     from gossamer.runs.training import ShouldStop
 
-LOOPBACK, PAGE_PORT = "127.0.0.1", 8080
+PAGE_PORT = 8080
 TOKEN_VARIABLE = "GOSSAMER_PAGE_TOKEN"
 LEAST_TOKEN, MAX_TOKEN = 16, 200  # characters
-HostPort = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -48,21 +46,6 @@ class Watch:
 
     feed: "Feed"
     log: "LogLines"
-
-
-def read_address(text: str, option: str) -> HostPort:
-    """Host and port of HOST:PORT, or of a PORT alone, on this machine; port 0 is any free one."""
-    host, _, port = text.rpartition(":")
-    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else -1
-    try:
-        check_address(f"{host or LOOPBACK}:{number or 1}", option)
-    except GossamerError:
-        hint = "; write an IPv6 address in brackets, [::1]:8080" if host.count(":") > 1 else ""
-        raise GossamerError(
-            f"{option}: expected HOST:PORT, such as 127.0.0.1:8080, or a PORT from 0 to 65535 on this machine, found "
-            f"{shown(text)}{hint}"
-        ) from None
-    return host.removeprefix("[").removesuffix("]") or LOOPBACK, number
 
 
 def read_token(file: Path | None) -> str | None:
@@ -104,6 +87,11 @@ def watch_run(
         served.enter_context(_keep_log(watch.log))
         if page is not None:
             served.enter_context(_serve_page(watch.feed, page, token, free_port))
+            if not is_loopback(page[0]):
+                print_warning(
+                    f"--page {options.page}: the token and the page travel unencrypted; serve them on 127.0.0.1 and "
+                    "reach that by an SSH tunnel, unless you trust the network"
+                )
         if metrics is not None:
             from gossamer.report.live.metrics import serve_metrics
 
@@ -201,8 +189,8 @@ def join_displays(one: "Display", other: "Display") -> "Display":
     return lambda name, first, last: join_observers(one(name, first, last), other(name, first, last))
 
 
-def say_how_to_see(options: WatchOptions, folder: Path) -> None:
-    """Say where a run can be seen whose page has ended with its command."""
+def print_watch_hint(options: WatchOptions, folder: Path) -> None:
+    """Print how to see a run whose page has ended with its command."""
     if options.page is not None:
         err.print(
             f"the live page has ended; see the run again with: gossamer watch {folder}",

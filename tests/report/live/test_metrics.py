@@ -1,5 +1,6 @@
 """Prometheus metrics: what a scrape says of a view, read by Prometheus' own parser."""
 
+import contextlib
 import http.client
 import re
 import socket
@@ -15,7 +16,8 @@ from report.live.views import make_view
 
 from gossamer.errors import GossamerError
 from gossamer.report.live.feed import Feed
-from gossamer.report.live.metrics import serve_metrics
+from gossamer.report.live.metrics import MAX_REQUESTS, serve_metrics
+from gossamer.report.live.server import serve_page
 
 LIMIT = 30.0  # seconds; none of these tests waits so long unless it fails
 LOOPBACK = ("127.0.0.1", 0)
@@ -232,7 +234,7 @@ def test_a_port_in_use_is_named(url: str) -> None:
 
 @pytest.mark.parametrize("address", [("192.0.2.1", 0), ("127.0.0.1", 70000)], ids=["foreign", "port"])
 def test_an_address_that_is_none_of_this_machine_is_refused(address: tuple[str, int]) -> None:
-    with pytest.raises(GossamerError, match="--metrics cannot listen"), serve_metrics(Feed(), address):
+    with pytest.raises(GossamerError, match="cannot serve the metrics at"), serve_metrics(Feed(), address):
         pass
 
 
@@ -253,18 +255,73 @@ def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_connections_without_an_end_do_not_pile_up(feed: Feed, url: str) -> None:
-    """Of connections that send no request at most MAX_REQUESTS are held; and their end lets others in again."""
-    from gossamer.report.live.metrics import MAX_REQUESTS
-
+def test_connections_without_an_end_keep_no_scraper_out(feed: Feed, url: str) -> None:
+    """Of connections that send no whole request at most MAX_REQUESTS are held, and the oldest gives way."""
     place = ("127.0.0.1", urlsplit(url).port or 0)
-    idle = [socket.create_connection(place, LIMIT) for _ in range(MAX_REQUESTS)]
-    with socket.create_connection(place, LIMIT) as refused:
-        assert refused.recv(1) == b""
-    for one in idle:
-        one.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        while one.recv(4096):
-            pass
-        one.close()
+    idle = [socket.create_connection(place, LIMIT) for _ in range(2 * MAX_REQUESTS)]
+    for one in idle[MAX_REQUESTS:]:
+        one.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
     feed.publish(make_view())
     assert scrape(url)
+    assert [one.recv(1) for one in idle[: MAX_REQUESTS + 1]] == (MAX_REQUESTS + 1) * [b""]
+    for one in idle:
+        one.close()
+
+
+def test_a_request_that_trickles_in_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is that of the whole request, however often a byte of it comes."""
+    monkeypatch.setattr("gossamer.report.live.request_handler.REQUEST_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), LIMIT) as slow:
+        slow.settimeout(0.02)
+        received = b""
+        for _ in range(int(LIMIT / 0.02)):
+            slow.sendall(b"a")
+            with contextlib.suppress(TimeoutError):
+                received = slow.recv(100)
+                break
+        assert received.startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET http://[ HTTP/1.1\r\nHost: localhost", b"400"),
+        (b"GET /metrics HTTP/1.1", b"421"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: foreign.example", b"421"),
+        (b"\x16\x03\x01\x02\x00\x01", b"400"),
+    ],
+)
+def test_a_malformed_request_has_a_short_answer(
+    head: bytes, status: bytes, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), LIMIT) as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"X-Content-Type-Options: nosniff" in answer
+    assert answer.partition(b"\r\n\r\n")[2].count(b"\n") == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_address_of_the_machine_is_shown_by_its_name(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "worker")
+    with serve_metrics(feed, ("0.0.0.0", 0)) as found:
+        assert found == f"http://worker:{urlsplit(found).port}/metrics"
+        local = f"http://127.0.0.1:{urlsplit(found).port}"
+        assert request(local, Host="worker:9100")[0] == 200
+        assert request(local, Host="foreign.example")[0] == 421
+
+
+def test_a_name_with_an_ipv6_address_alone_can_be_served(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6")
+    monkeypatch.setattr(
+        "socket.getaddrinfo",
+        lambda host, port, **_: [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))],
+    )
+    try:
+        with serve_metrics(feed, ("six", 0)) as metrics, serve_page(feed, ("six", 0), None) as page:
+            assert metrics.startswith("http://six:")
+            assert page.startswith("http://six:")
+    except GossamerError:
+        pytest.skip("this machine has no IPv6 loopback address")

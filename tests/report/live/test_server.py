@@ -1,19 +1,25 @@
 """The server of the live page, asked as browsers and as attackers ask."""
 
+import contextlib
 import json
 import math
+import os
 import re
+import resource
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from report.live.page_client import LIMIT, EventReader, a_line, a_view, an_agent, an_evaluation, ask, connect
 
 from gossamer.errors import GossamerError
+from gossamer.report.live.access import Hosts, TokenGate
 from gossamer.report.live.feed import Feed
-from gossamer.report.live.server import HEADERS, MAX_CONNECTIONS, MAX_HEAD, serve_page
+from gossamer.report.live.request_handler import HEADERS, MAX_HEAD, PIECE_BYTES, send_in_pieces
+from gossamer.report.live.server import serve_page
 from gossamer.report.live.streams import MAX_STREAMS
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -110,7 +116,20 @@ def test_a_page_on_all_addresses_answers_to_addresses_but_to_no_foreign_name(fee
         local = f"http://127.0.0.1:{urlsplit(url).port}/"
         assert ask(local, "/", Host="192.0.2.1:80").status == 401
         assert ask(local, "/", Host=socket.gethostname()).status == 401
-        assert ask(local, "/", Host="rebound.example").status == 421
+        assert ask(local, "/", Host="agent-0:80").status == 401  # a container's name
+        assert ask(local, "/", Host="agent-0.default.svc.cluster.local").status == 401
+        refused = ask(local, "/", Host="rebound.example")
+        assert refused.status == 421
+        assert socket.gethostname().lower() in refused.body.decode()
+
+
+def test_the_full_name_of_the_machine_is_one_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "worker")
+    monkeypatch.setattr("socket.getfqdn", lambda: "worker.example.org")
+    assert Hosts("0.0.0.0").allow("worker.example.org:8080")
+    assert not Hosts("0.0.0.0").allow("worker.rebound.example:8080")
+    assert not Hosts("127.0.0.1").allow("worker.example.org:8080")
+    assert not Hosts("127.0.0.1").allow("[::1].rebound.example")
 
 
 @pytest.mark.parametrize(
@@ -120,12 +139,14 @@ def test_a_page_on_all_addresses_answers_to_addresses_but_to_no_foreign_name(fee
         (b"GET /view.json HTTP/1.1\r\n\r\n", b"421"),
         (b"GET /view.json HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", b"421"),
         (b"GET http://elsewhere/ HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
         (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"400"),
         (b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", b"505"),
         (b"GET /" + MAX_HEAD * b"a" + b" HTTP/1.1\r\n", b"431"),
         (b"GET / HTTP/1.1\r\n" + 200 * b"A: b\r\n" + b"\r\n", b"431"),
         (b"GET / HTTP/1.1\r\nA: " + MAX_HEAD * b"a" + b"\r\n", b"431"),
         (b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n", b"413"),
+        (b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + 5000 * b"9" + b"\r\n\r\n", b"413"),
         (b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", b"413"),
     ],
 )
@@ -139,7 +160,7 @@ def test_a_request_that_is_malformed_or_too_large_is_refused(url: str, request_b
 def test_a_request_that_never_ends_is_given_up_and_keeps_nobody_waiting(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gossamer.report.live.server.PAGE_TIMEOUT", 0.2)
+    monkeypatch.setattr("gossamer.report.live.request_handler.REQUEST_SECONDS", 0.2)
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=LIMIT) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
@@ -147,22 +168,88 @@ def test_a_request_that_never_ends_is_given_up_and_keeps_nobody_waiting(
         assert slow.recv(100).startswith(b"HTTP/1.1 431")
 
 
-def test_connections_beyond_the_bound_are_closed_and_those_before_it_free_their_places(feed: Feed) -> None:
-    with serve_page(feed, LOOPBACK, None) as url:
+def test_a_new_connection_takes_the_place_of_the_oldest_that_has_not_asked(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.report.live.server.MAX_CONNECTIONS", 4)
+    with serve_page(feed, LOOPBACK, None) as url, EventReader(url) as events:
+        assert events.read()[0] == "snapshot"
         parts = urlsplit(url)
         where = parts.hostname or "", parts.port or 0
-        held = [socket.create_connection(where, timeout=LIMIT) for _ in range(MAX_CONNECTIONS)]
-        for connection in held:
-            connection.sendall(b"GET / HTTP/1.1\r\n")
-        with socket.create_connection(where, timeout=LIMIT) as late:
+        idle = [socket.create_connection(where, timeout=LIMIT) for _ in range(6)]
+        assert ask(url, "/").status == 200
+        assert [one.recv(1) for one in idle[:3]] == 3 * [b""]  # all but the last three, and one more for the page
+        for one in idle:
+            one.close()
+        feed.publish(a_view(state="finished"))
+        assert events.read() == ("update", {"state": "finished"})
+
+
+def test_connections_that_are_answered_are_never_dropped(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.report.live.server.MAX_CONNECTIONS", 2)
+    with serve_page(feed, LOOPBACK, None) as url, EventReader(url) as first, EventReader(url) as second:
+        assert first.read()[0] == second.read()[0] == "snapshot"
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=LIMIT) as late:
             assert late.recv(1) == b""
-        for connection in held:
-            connection.sendall(b"Host: localhost\r\n\r\n")
-            while connection.recv(65_536):
-                pass
-            connection.close()
-        for _ in range(MAX_CONNECTIONS):
-            assert ask(url, "/").status == 200
+        feed.publish(a_view(state="finished"))
+        assert first.read() == second.read() == ("update", {"state": "finished"})
+
+
+def test_a_thread_that_cannot_start_gives_its_place_back(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.report.live.server.MAX_CONNECTIONS", 1)
+    with serve_page(feed, LOOPBACK, None) as url:
+        parts = urlsplit(url)
+        start = threading.Thread.start
+
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=LIMIT) as refused:
+            assert refused.recv(1) == b""
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with EventReader(url) as events:  # whose place would be taken by nobody's connection
+            assert events.read()[0] == "snapshot"
+
+
+def test_a_failure_is_logged_once_and_never_printed(
+    url: str, feed: Feed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(feed, "latest", lambda: 1 / 0)
+    with caplog.at_level("DEBUG", "gossamer"):
+        assert [raw(url, b"GET /view.json HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(3)] == 3 * [b""]
+    assert [record.levelname for record in caplog.records] == ["DEBUG"]
+
+
+def test_more_than_a_thousand_open_files_keep_nobody_out(url: str) -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < 1400:
+        pytest.skip(f"this process may open {limit} files")
+    with contextlib.ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open())
+        assert ask(url, "/").status == 200
+        with EventReader(url) as events:
+            assert events.read()[0] == "snapshot"
+
+
+def test_the_time_limit_is_that_of_a_piece() -> None:
+    class Connection:
+        def __init__(self) -> None:
+            self.sent: list[bytes] = []
+
+        def settimeout(self, seconds: float) -> None:
+            assert seconds > 0
+
+        def sendall(self, part: memoryview) -> None:
+            self.sent.append(bytes(part))
+
+    connection = Connection()
+    content = os.urandom(3 * PIECE_BYTES + 1)
+    send_in_pieces(connection, content)  # type: ignore[arg-type]
+    assert [len(part) for part in connection.sent] == [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]
+    assert b"".join(connection.sent) == content
 
 
 def test_a_stream_begins_with_the_whole_view_and_goes_on_with_what_is_new(url: str, feed: Feed) -> None:
@@ -267,7 +354,7 @@ def test_the_right_token_is_exchanged_for_a_cookie(guarded: str, way: str) -> No
     assert answer.headers["Location"] == "./"
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie
     assert "sesame" not in cookie
     given = cookie.partition(";")[0]
     assert ask(guarded, "/", Cookie=given).status == 200
@@ -280,6 +367,30 @@ def test_tokens_cannot_be_guessed_at_speed(guarded: str) -> None:
     found = [ask(guarded, "/?token=guess").status for _ in range(12)]
     assert found == 10 * [401] + 2 * [429]
     assert ask(guarded, "/?token=open%20sesame").status == 429
+
+
+def test_wrong_tokens_keep_out_nobody_but_their_sender(guarded: str) -> None:
+    cookie = ask(guarded, "/?token=open%20sesame").headers["Set-Cookie"].partition(";")[0]
+    for _ in range(10):
+        ask(guarded, "/?token=guess")
+    assert ask(guarded, "/?token=open%20sesame").status == 429
+    assert ask(guarded, "/?token=open%20sesame", Cookie=cookie).status == 303
+    gate = TokenGate("open sesame", 1)
+    for k in range(200):
+        gate.try_token("guess", f"192.0.2.{k // 5}")
+    assert not gate.is_blocked("192.0.2.99")
+
+
+@pytest.mark.parametrize(
+    "other", ['prefs={"a":1}', "a[0]=1", "expires=foo", "bare", "Path=/", "$Version=1", 'x="q', "a b=c", "k=\xe4", "="]
+)
+def test_cookies_of_other_services_do_not_hide_that_of_the_page(other: str) -> None:
+    gate = TokenGate("open sesame", 8080)
+    cookie = gate.write_cookie().partition(";")[0]
+    assert gate.admit(f"{other}; {cookie}")
+    assert gate.admit(f"{cookie}; {other}")
+    assert not gate.admit(f"{other}; x{cookie}")
+    assert not gate.admit(other)
 
 
 def test_a_token_that_nobody_asked_for_is_dropped_from_the_address(url: str) -> None:

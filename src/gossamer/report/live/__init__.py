@@ -18,7 +18,9 @@ The code is organised as follows:
     traffic          bytes on the links of a simulated run
     layout           places of agents on the map
     log_lines        the last lines of the log
+    addresses        HOST:PORT of page and metrics, and their URLs
     bounded_server   the HTTP server of page and metrics
+    request_handler  a request, read within bounds
     metrics          Prometheus metrics over HTTP
     metric_families  what they are named, and how they follow from a view
     metrics_client   agents on other machines, read from their metrics

@@ -1,4 +1,4 @@
-"""Who may see a page: requests that name a host of this machine, and that bring the token or the cookie for it.
+"""Access to a server: requests that name a host of this machine, and that bring the token or the cookie for it.
 
 A browser that a foreign site has misled to this address by its own name (DNS rebinding) sends that name as Host, and is
 refused. The cookie is a random number of this server, so that the token itself is not kept in the browser.
@@ -6,91 +6,99 @@ refused. The cookie is a random number of this server, so that the token itself 
 
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 import threading
 import time
 from collections import deque
-from http.cookies import CookieError, SimpleCookie
+from functools import cached_property
+
+from gossamer.report.live.addresses import WILDCARDS, is_loopback
 
 MAX_TRIES = 10  # wrong tokens of one address in a minute
-MAX_ALL_TRIES = 100  # of all addresses
+MAX_REMEMBERED = 10_000  # wrong tokens, of all addresses
 TRY_SECONDS = 60.0
-WILDCARDS = ("", "0.0.0.0", "::")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host that a page is served at is this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
+PRIVATE_DOMAINS = (".local", ".internal")  # in which nobody can register a name (RFC 6762; ICANN 2024)
 
 
 def split_host(given: str) -> str:
-    """The host of a Host header, without its port."""
-    text = given.strip().lower()
-    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+    """The host of a Host header, without its port; "" if it is none."""
+    found = HOST.fullmatch(given.strip().lower())
+    return (found[1] or found[2]) if found else ""
 
 
 class Hosts:
-    """Hosts under which a page may be asked for: loopback, the one that it is served at, and where that is every
-    address of the machine, its name and any address (but no other name)."""
+    """Hosts under which a server may be asked: loopback and the one that it is bound to.
+
+    Beyond loopback also any address, the machine's name, and names that no foreign site can have: those without a
+    domain, or in a private one, such as containers have.
+    """
 
     def __init__(self, bound: str) -> None:
         self._bound = bound.lower()
         self._own_name = socket.gethostname().lower()
 
+    @cached_property
+    def _full_name(self) -> str:
+        """The machine's name with its domain; it may take a while to find."""
+        return socket.getfqdn().lower()
+
     def allow(self, given: str | None) -> bool:
-        if given is None:
-            return False
-        host = split_host(given)
-        if is_loopback(host) or host == self._bound:
-            return True
-        if self._bound not in WILDCARDS:
+        """True for a Host header that names an allowed host."""
+        host = split_host(given or "")
+        if not host or is_loopback(host) or host == self._bound:
+            return bool(host)
+        if is_loopback(self._bound):
             return False
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            return host == self._own_name
+            if "." not in host or host == self._own_name or host.endswith(PRIVATE_DOMAINS):
+                return True
+            return host.startswith(f"{self._own_name}.") and host == self._full_name
         return True
 
+    def describe(self) -> str:
+        """Allowed hosts, for whoever has asked for another."""
+        if is_loopback(self._bound):
+            return "127.0.0.1 or localhost"
+        named = self._own_name if self._bound in WILDCARDS else self._bound
+        return f"an address of the machine, or as {named}"
 
-class Door:
+
+class TokenGate:
     """The token of a page, and the cookie of browsers that have brought it. Without a token everyone may enter."""
 
     def __init__(self, token: str | None, port: int) -> None:
         self._token = None if token is None else token.encode()
         self._session = secrets.token_urlsafe(32)
         self._name = f"gossamer-{port}"  # cookies are not told apart by port
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_ALL_TRIES)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_REMEMBERED)
         self._lock = threading.Lock()
 
     @property
     def is_open(self) -> bool:
+        """True without a token."""
         return self._token is None
 
     def admit(self, cookies: str | None) -> bool:
-        """Whether a Cookie header has the cookie of this page."""
+        """True for a Cookie header that has the cookie of this page, whatever else other services have put into it."""
         if self._token is None:
             return True
-        try:
-            found = SimpleCookie(cookies or "").get(self._name)
-        except CookieError:
-            return False
-        return found is not None and hmac.compare_digest(found.value.encode(), self._session.encode())
+        pairs = (one.strip().partition("=") for one in (cookies or "").split(";"))
+        given = [value for name, _, value in pairs if name == self._name]
+        return any(hmac.compare_digest(value.encode(), self._session.encode()) for value in given)
 
     def is_blocked(self, address: str) -> bool:
-        """Whether too many wrong tokens came lately, from this address or from all."""
+        """True for an address from which too many wrong tokens came lately; others are not kept out by it."""
         since = time.monotonic() - TRY_SECONDS
         with self._lock:
-            recent = [one for at, one in self._wrong if at > since]
-        return len(recent) >= MAX_ALL_TRIES or recent.count(address) >= MAX_TRIES
+            return sum(one == address and at > since for at, one in self._wrong) >= MAX_TRIES
 
     def try_token(self, given: str, address: str) -> bool:
-        """Whether a token is the right one; a wrong one is remembered."""
+        """True for the right token; a wrong one is remembered."""
         right = self._token is not None and hmac.compare_digest(given.encode(), self._token)
         if not right:
             with self._lock:
@@ -98,5 +106,8 @@ class Door:
         return right
 
     def write_cookie(self) -> str:
-        """The Set-Cookie header for who has brought the token."""
-        return f"{self._name}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        """The Set-Cookie header for a browser that has brought the token.
+
+        It is sent when a link on another site is followed (Lax), which a page that is only read can allow.
+        """
+        return f"{self._name}={self._session}; Path=/; HttpOnly; SameSite=Lax"

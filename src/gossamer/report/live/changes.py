@@ -1,4 +1,4 @@
-"""What is new in a view since a browser has last been sent one, so that ten thousand evaluations travel once.
+"""Changes of a view since a browser has last been sent one, so that ten thousand evaluations travel once.
 
 A change is an object with the fields of the view that differ. In the place of a list that grows it has `{"keep": n,
 "add": [...]}`: the last n items that the browser has stay, and `add` follows them. In the place of `agents` it has

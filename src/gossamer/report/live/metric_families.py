@@ -49,12 +49,12 @@ class RunCollector(Collector):
         if view is None:
             return
         age = self._feed.age()
-        speaking = [one for one in view["agents"] if view["own"] is None or one["agent"] == view["own"]]
+        described = [one for one in view["agents"] if view["own"] is None or one["agent"] == view["own"]]
         yield from _describe_run(view, age)
         yield from _describe_evaluation(view)
-        yield from _describe_membership(view, speaking)
-        yield from _describe_agents(view, speaking, age)
-        yield from _describe_traffic(speaking)
+        yield from _describe_membership(view, described)
+        yield from _describe_agents(view, described, age)
+        yield from _describe_traffic(described)
 
 
 def _clean(text: str) -> str:
@@ -100,7 +100,7 @@ def _describe_evaluation(view: RunView) -> Iterator[Metric]:
     yield scores
 
 
-def _describe_membership(view: RunView, speaking: list[AgentView]) -> Iterator[Metric]:
+def _describe_membership(view: RunView, described: list[AgentView]) -> Iterator[Metric]:
     """The last membership of a run whose agents may leave and join."""
     if not view["memberships"]:
         return
@@ -108,12 +108,12 @@ def _describe_membership(view: RunView, speaking: list[AgentView]) -> Iterator[M
     yield GaugeMetricFamily("gossamer_membership_number", "Number of the last membership.", last["number"])
     yield GaugeMetricFamily("gossamer_membership_agents", "Agents of the last membership.", len(last["members"]))
     family = GaugeMetricFamily("gossamer_agent_member", "1 if the agent is in the last membership.", labels=["agent"])
-    for agent in sorted({*last["members"], *(one["agent"] for one in speaking)}):
+    for agent in sorted({*last["members"], *(one["agent"] for one in described)}):
         family.add_metric([str(agent)], agent in last["members"])
     yield family
 
 
-def _describe_agents(view: RunView, speaking: list[AgentView], age: float) -> Iterator[Metric]:
+def _describe_agents(view: RunView, described: list[AgentView], age: float) -> Iterator[Metric]:
     missing = GaugeMetricFamily(
         "gossamer_agent_missing", "1 if others wait for the agent, or its process has ended.", labels=["agent"]
     )
@@ -126,7 +126,7 @@ def _describe_agents(view: RunView, speaking: list[AgentView], age: float) -> It
     waits = GaugeMetricFamily(
         "gossamer_agent_waiting_for", "1 for a neighbour that the agent waits for.", labels=["agent", "neighbour"]
     )
-    for one in speaking:
+    for one in described:
         agent = str(one["agent"])
         states.add_metric([agent, _clean(one["state"])], 1)
         values = (one["step"], one["epoch"], one["loss"], one["waited"])
@@ -152,7 +152,7 @@ def _add_links(links: list[NeighbourView]) -> NeighbourView:
     return {"neighbour": -1, "sent": dict(sent), "received": received, "waited": waited}
 
 
-def _describe_traffic(speaking: list[AgentView]) -> Iterator[Metric]:
+def _describe_traffic(described: list[AgentView]) -> Iterator[Metric]:
     between = ["agent", "neighbour"]
     sent = CounterMetricFamily(
         "gossamer_agent_sent_bytes", "Bytes that the agent has sent to a neighbour.", labels=[*between, "phase"]
@@ -170,8 +170,8 @@ def _describe_traffic(speaking: list[AgentView]) -> Iterator[Metric]:
         "Messages and connections that the agent has refused.",
         labels=["agent", "reason"],
     )
-    by_link = sum(len(one["neighbours"]) for one in speaking) <= MAX_LINK_SERIES
-    for one in speaking:
+    by_link = sum(len(one["neighbours"]) for one in described) <= MAX_LINK_SERIES
+    for one in described:
         agent = str(one["agent"])
         links = [(str(link["neighbour"]), link) for link in one["neighbours"]]
         for neighbour, link in links if by_link else [("all", _add_links(one["neighbours"]))]:

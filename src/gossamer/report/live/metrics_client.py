@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from gossamer.errors import GossamerError, one_line, shown
 from gossamer.peers.refusals import RECOVERY_REASONS
+from gossamer.report.live.addresses import HostPort, read_address
 
 if TYPE_CHECKING:
     from gossamer.peers.status import AgentStatus
@@ -49,18 +50,12 @@ class UnreadMetrics(TypedDict):
     error: str | None
 
 
-def parse_metrics_address(text: str) -> tuple[str, int]:
-    """HOST:PORT, the URL that a run prints, or a PORT alone on this machine."""
-    given = f"127.0.0.1:{text}" if re.fullmatch("[0-9]{1,5}", text) else text
-    try:
-        url = urlsplit(given if "://" in given else f"http://{given}")
-        if url.scheme == "http" and url.hostname and url.port and url.path in ("", "/", "/metrics"):
-            return url.hostname, url.port
-    except ValueError:
-        pass
-    raise GossamerError(
-        f"--metrics: expected HOST:PORT, such as 10.0.0.1:9100, or a PORT on this machine, found {shown(text)}"
-    )
+def parse_metrics_address(text: str) -> HostPort:
+    """HOST:PORT or a PORT alone on this machine, as `--metrics` of a run takes them, or the URL that a run prints."""
+    host, port = read_address(text.removeprefix("http://").removesuffix("/").removesuffix("/metrics"), "--metrics")
+    if not port:
+        raise GossamerError(f"--metrics: expected the HOST:PORT of a run, found {shown(text)}; port 0 is none")
+    return host, port
 
 
 def read_metrics(addresses: Sequence[str], seconds: float) -> "tuple[list[AgentStatus], list[UnreadMetrics]]":

@@ -5,7 +5,6 @@ CPU time that the event took and to the number of streams. Views that are publis
 event has all that is new since the last one.
 """
 
-import select
 import socket
 import threading
 import time
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from gossamer.report.live.changes import compare, snapshot
 from gossamer.report.live.feed import Feed
 from gossamer.report.live.pace import PAGE_SHARE, rest_after
+from gossamer.report.live.request_handler import send_in_pieces
 from gossamer.report.web.assets import as_json
 
 MAX_STREAMS = 32
@@ -36,7 +36,7 @@ class Streams:
 
     @contextmanager
     def reserve(self) -> Iterator[bool]:
-        """Whether one more stream may run."""
+        """Take the place of a stream; yields False if all are taken."""
         with self._changed:
             free = self._count < MAX_STREAMS and not self._stopping.is_set()
             self._count += free
@@ -55,9 +55,9 @@ class Streams:
 
     def run(self, connection: socket.socket) -> None:
         """Send events until the browser or the server goes."""
-        connection.sendall(f"retry: {RETRY}\n\n".encode())
+        send_in_pieces(connection, f"retry: {RETRY}\n\n".encode())
         version, sent = 0, None
-        spoken = time.monotonic()
+        last_sent = time.monotonic()
         while _is_connected(connection):
             stopping = self._stopping.is_set()
             latest, view = self._feed.wait(version, 0.0 if stopping else CHECK)
@@ -67,21 +67,24 @@ class Streams:
                 name, content = ("snapshot", now) if sent is None else ("update", compare(sent, now))
                 version, sent = latest, now
                 if content:
-                    connection.sendall(f"id: {version}\nevent: {name}\ndata: {as_json(content)}\n\n".encode())
-                    spoken = time.monotonic()
+                    send_in_pieces(connection, f"id: {version}\nevent: {name}\ndata: {as_json(content)}\n\n".encode())
+                    last_sent = time.monotonic()
                 self._rest(time.thread_time() - began)
             if stopping:
-                connection.sendall(b"event: end\ndata: {}\n\n")
+                send_in_pieces(connection, b"event: end\ndata: {}\n\n")
                 return
-            if time.monotonic() - spoken > HEARTBEAT:
-                connection.sendall(b": still here\n\n")
-                spoken = time.monotonic()
+            if time.monotonic() - last_sent > HEARTBEAT:
+                send_in_pieces(connection, b": still here\n\n")
+                last_sent = time.monotonic()
 
     def _rest(self, work: float) -> None:
         self._stopping.wait(min(max(PAUSE, rest_after(work * self._count, PAGE_SHARE)), MAX_PAUSE))
 
 
 def _is_connected(connection: socket.socket) -> bool:
-    """Whether the other side has not closed; a browser sends nothing more on this connection."""
-    readable, _, _ = select.select([connection], [], [], 0)
-    return not readable or bool(connection.recv(1024))
+    """False once the other side has closed; a browser sends nothing more on this connection."""
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1024))
+    except BlockingIOError:
+        return True
