@@ -23,7 +23,7 @@ from gossamer.peers.checkpoints import find_checkpoints
 from gossamer.peers.evaluation_log import AgentMetrics, read_evaluation_log, score_agents
 from gossamer.peers.progress import join_numbers
 from gossamer.peers.results import make_record, track_best
-from gossamer.peers.run_history import RunHistory, may_change, read_history
+from gossamer.peers.run_history import RunHistory, list_memberships, may_change, read_history
 from gossamer.peers.shards.shard import Shard
 from gossamer.peers.staged_work import read_handed
 from gossamer.runs import directory, new_folders
@@ -78,7 +78,11 @@ def _gather_members(history: RunHistory, out: Path) -> Result:
     run = join_members(history)
     with new_folders.create_locked(out):
         directory.save_start(out, run)
-        return finish(Result(run), None, out)
+        result = finish(Result(run), None, out)
+        if len(history.terms) > 1:
+            result.summary["memberships"] = list_memberships(history)
+            directory.save_summary(out, result.run, result.summary, result.complete)
+        return result
 
 
 def join_members(history: RunHistory) -> Run:
@@ -89,7 +93,8 @@ def join_members(history: RunHistory) -> Run:
             one if one.identity is None else replace(one, identity=one.identity.model_copy(update={"fingerprint": ""}))
             for one in shards
         ]
-    return collect_agents(join_run(shards, states), states, history.list_earlier(), history.last_begin)
+    run = replace(join_run(shards, states), since=history.last_begin)
+    return collect_agents(run, states, history.list_earlier())
 
 
 def check_agents_at_hand(shards: Sequence[Shard]) -> None:
@@ -136,9 +141,9 @@ def join_run(shards: Sequence[Shard], states: Sequence[Path]) -> Run:
     return Run(settings, deployment, host, identity.fingerprint, Simulation(), encoder=encoder, secrets=secrets)
 
 
-def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetrics] = (), since: int = 0) -> Run:
-    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored; the
-    agents are those that there were `since` a step, and `earlier` evaluations have the scores of those before it."""
+def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetrics] = ()) -> Run:
+    """The run with the weights and evaluations of its agents, at the latest step that all of them have stored;
+    `earlier` evaluations have the scores of those that there were before them."""
     step = max(set.intersection(*({0, *find_checkpoints(state)} for state in states)))
     if step == 0 and not all(0 in find_checkpoints(state) for state in states):
         return run
@@ -152,7 +157,9 @@ def collect_agents(run: Run, states: Sequence[Path], earlier: Sequence[AgentMetr
         check_tensors(parts[-1], expected, str(path))
     params, statistics = unpack_state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
     done = restore_weights(run, params, step, statistics)
-    logs = [[one for one in read_evaluation_log(path / EVALUATIONS_FILE) if one["step"] >= since] for path in states]
+    logs = [
+        [one for one in read_evaluation_log(path / EVALUATIONS_FILE) if one["step"] >= run.since] for path in states
+    ]
     done.history = _join_histories(done, logs, earlier)
     return done
 

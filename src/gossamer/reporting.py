@@ -92,7 +92,7 @@ def _report_runs(folder: Path, others: Sequence[Path], with_predictions: bool) -
     runs = [facts, *map(read_run_facts, others)]
     held_out, missing = _judge(facts) if with_predictions else (None, NO_PREDICTIONS)
     settings = facts.settings
-    agents = f"{settings.agents} agent{'s' * (settings.agents != 1)}"
+    agents = f"{facts.num_agents_as_text} agent{'s' * (settings.agents != 1)}"
     if facts.kind == "peer":
         agents = f"agent {facts.manifest.agent} of {settings.agents}"
     title = f"{facts.manifest.data.name}, {agents}" if not others else f"{len(runs)} runs, compared"

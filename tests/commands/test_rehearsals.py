@@ -91,6 +91,7 @@ def test_agents_that_are_killed_join_and_leave_change_the_membership(rehearsed: 
 
 def test_a_rehearsal_leaves_the_run_directory_of_its_last_members(rehearsed: Any) -> None:
     assert rehearsed.summary["steps"] == 600
+    assert "total_bytes" not in rehearsed.summary["messages"]  # of earlier memberships nobody has counted them
     assert rehearsed.summary["distributed"]["test"]["accuracy"] > 0.8
     weights = read_tensors(rehearsed.folder / "weights.safetensors")
     assert {len(part) for part in weights.values()} == {3}
@@ -161,7 +162,14 @@ def test_gather_takes_the_members_and_names_the_others(rehearsed: Any, tmp_path:
     with pytest.warns(GossamerWarning, match=named):
         done = run("gather", *map(str, rehearsed.folders), "--out", "whole", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["distributed"]
+    summary = json.loads(done.stdout)
+    found = summary["distributed"]
+    ours, theirs = (
+        [[one[name] for name in ("number", "members", "from_step")] for one in whole["memberships"]]
+        for whole in (summary, rehearsed.summary)
+    )
+    assert ours == theirs
+    assert "total_bytes" not in summary["messages"]
     for mask, scores in rehearsed.summary["distributed"].items():
         assert found[mask] == pytest.approx(scores, nan_ok=True)
     members = [rehearsed.folders[agent] for agent in (4, 0, 2)]

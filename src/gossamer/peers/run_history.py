@@ -13,6 +13,7 @@ from gossamer.peers.protocol.terms import Term
 from gossamer.peers.shards.shard import Shard, read_shard
 from gossamer.peers.shards.sites import SiteShard, is_site, read_site_shard
 from gossamer.peers.term_folders import Begin, list_terms, read_begin, read_log, term_folder
+from gossamer.runs.records import MembershipRecord
 from gossamer.runs.shares import MANIFEST
 
 
@@ -85,6 +86,24 @@ class RunHistory:
             found += [one for step, one in by_step.items() if step not in known]
             number = base
         return sorted(found, key=lambda one: int(one["step"]))
+
+
+def list_memberships(
+    history: RunHistory, went_on: Mapping[int, tuple[float, float]] | None = None
+) -> list[MembershipRecord]:
+    """The memberships as agents have stored them; `went_on` has the seconds at which each went on, and those without a
+    step before that, where they were seen."""
+    return [
+        {
+            "number": term.number,
+            "members": list(term.ids),
+            "from_step": begin.step if (begin := history.begins.get(term.number)) is not None else None,
+            "seconds": seconds,
+            "stopped": stopped,
+        }
+        for term in history.terms
+        for seconds, stopped in [(went_on or {}).get(term.number, (None, None))]
+    ]
 
 
 def may_change(folder: Path) -> bool:

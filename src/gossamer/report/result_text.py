@@ -63,9 +63,8 @@ def _collect(run: "Run", summary: Summary, folder: Path | None) -> tuple[str, li
             tables[1].append([name, *(format_score(other, scores["test"].get(other)) for other in others)])
     foot = []
     if "messages" in summary and settings.agents > 1:
-        foot.append(
-            f"{as_size(summary['messages']['total_bytes'])} sent between agents, which disagree by "
-            f"{summary['disagreement']:.2e}"
-        )
+        sent = summary["messages"].get("total_bytes")
+        who = "agents" if sent is None else f"{as_size(sent)} sent between agents, which"
+        foot.append(f"{who} disagree by {summary['disagreement']:.2e}")
     foot.append(f"saved in {folder}" if folder is not None else "not saved: result.save(folder) writes a run directory")
     return head, tables, foot

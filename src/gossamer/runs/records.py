@@ -65,7 +65,7 @@ class MessageCounts(TypedDict):
     plain: PlainCounts
     paper: RowCount
     links: list[dict[str, int]]  # sender, receiver, rows and bytes of each phase, shared edges
-    total_bytes: NotRequired[int]  # of all steps, in a summary
+    total_bytes: NotRequired[int]  # of all steps, in a summary, unless agents have left or joined
 
 
 class Description(TypedDict):

@@ -65,6 +65,7 @@ class Run:
     iterate: StepFunction = training_step
     stage: Stage | None = None  # None: the graph network's
     encoder: Params | None = None  # all agents' weights of the encoder, once it is trained, where the process leads
+    since: int = 0  # the step since which it has had its agents: others may have been there before
 
     @property
     def deployment(self) -> Deployment:

@@ -42,6 +42,8 @@ def summarise(run: Run) -> Summary:
     if not run.engine.leads:
         return {"score": run.score.name, "distributed": final}
     messages, kept = run.messages, find_kept_record(run.history)
+    if run.since == 0:  # else earlier steps have sent other messages, which nobody has counted
+        messages = {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)}
     return {
         "score": run.score.name,
         "distributed": final,
@@ -51,6 +53,6 @@ def summarise(run: Run) -> Summary:
         "steps": run.host.step,
         "best_step": run.kept.step,
         "edges_kept": run.description["edges_kept"],
-        "messages": {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)},
+        "messages": messages,
         "seconds": run.seconds,
     }

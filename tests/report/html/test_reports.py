@@ -11,6 +11,7 @@ from report.html.made_runs import HOSTILE, lengthen, reproduce_fake, train_label
 
 from gossamer.auditing import AuditOptions, audit_run
 from gossamer.errors import GossamerError
+from gossamer.machine import as_size
 from gossamer.reporting import write_report
 
 SECTIONS = ["Summary", "Curves", "Agents", "Topology's certificate", "Messages", "Settings", "How to reproduce"]
@@ -187,6 +188,49 @@ def test_agents_that_stayed_keep_their_numbers(run: Path, tmp_path: Path) -> Non
     spec = next(json.loads(text) for text in page.data if '"links"' in text)
     assert [one["agent"] for one in spec["agents"]] == [0, 2, 5]
     assert {end for one in spec["links"] for end in one["ends"]} == {0, 2, 5}
+
+
+def test_bytes_are_those_of_a_step_of_the_last_membership_where_agents_left(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "left"
+    shutil.copytree(run, folder)
+    content = json.loads((folder / "run.json").read_text())
+    messages, steps = content["summary"]["messages"], content["settings"]["steps"]
+    whole, forward = as_size(messages["total_bytes"]), as_size(steps * messages["forward"]["bytes"])
+    before = Reader(write_report(folder).path).text
+    assert whole in before
+    assert forward in before
+    assert "sent in all" in before
+    content["summary"]["memberships"] = [
+        {"number": 0, "members": [0, 1, 2, 5], "from_step": 0, "seconds": 1.0, "stopped": 0.0},
+        {"number": 1, "members": [0, 2, 5], "from_step": 4, "seconds": 2.0, "stopped": 0.5},
+    ]
+    content["data"]["fingerprint"] = ""
+    (folder / "run.json").write_text(json.dumps(content))
+    certificate = json.loads((folder / "topology.json").read_text())
+    (folder / "topology.json").write_text(json.dumps({**certificate, "gap": None}))
+    text = Reader(write_report(folder).path).text
+    for absent in (whole, forward, "sent in all", f"{steps} steps", "measured before the first step"):
+        assert absent not in text
+    assert "Messages of a step of the last membership by phase" in text
+    assert "its bytes of a step of the last membership" in text
+    assert "of the last membership, as measured before its first step" in text
+    assert "asked for at most 0.5" in text
+    assert "digits, 4, later 3 agents" in text
+    assert "agents4Number of agents" in text
+    assert "not stored: vertices left or joined with their agents" in text
+    compared = Reader(write_report(folder, [run], tmp_path / "compared.html").path).text
+    assert whole in compared
+    assert compared.count(whole) == 1
+
+
+def test_counts_without_the_tracker_say_so(run: Path, tmp_path: Path) -> None:
+    text = Reader(write_report(run).path).text
+    assert "float32, no tracker" in text
+    assert "bytes of a consensus round, without trackers" in text
+    alone = train_small(tmp_path / "alone", update="gd", track=False, baselines=False)
+    text = Reader(write_report(alone).path).text
+    assert "tracker" not in text.partition("How to reproduce")[0].partition("Settings that differ")[0]
+    assert "plain float32" in text
 
 
 def test_links_of_agents_that_there_are_not_are_named(run: Path, tmp_path: Path) -> None:

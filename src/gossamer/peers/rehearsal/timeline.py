@@ -17,7 +17,7 @@ from typing import Any
 from gossamer.files import write_atomically
 from gossamer.peers.progress import PeerReport
 from gossamer.peers.rehearsal.script import Event, name_agents
-from gossamer.peers.run_history import RunHistory
+from gossamer.peers.run_history import RunHistory, list_memberships
 from gossamer.runs.documents import FORMAT, to_json
 from gossamer.runs.records import MembershipRecord
 
@@ -102,17 +102,7 @@ class Timeline:
         membership began is of other vertices."""
         first = {number: begin.step for number, begin in history.begins.items()}
         self.scores = [one for one in self.scores if one.step >= first.get(one.membership, 0)]
-        self.memberships = [
-            {
-                "number": term.number,
-                "members": list(term.ids),
-                "from_step": begin.step if (begin := history.begins.get(term.number)) is not None else None,
-                "seconds": seconds,
-                "stopped": stopped,
-            }
-            for term in history.terms
-            for seconds, stopped in [self.went_on.get(term.number, (None, None))]
-        ]
+        self.memberships = list_memberships(history, self.went_on)
 
     def save(self, folder: Path) -> None:
         """Write the file of the timeline."""

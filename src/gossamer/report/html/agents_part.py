@@ -35,7 +35,8 @@ def show_agents(facts: RunFacts, held_out: HeldOut | None, missing: str | None) 
         if facts.messages is not None:
             row += [as_size(out[k]), as_size(back[k])]
         rows.append(row)
-    caption = f"Each agent's own vertices, and its bytes of {facts.steps:,} steps"
+    span = facts.step_name if facts.changed else f"{facts.steps:,} steps"
+    caption = f"Each agent's own vertices, and its bytes of {span}"
     parts = [_map(facts, vertices) if m > 1 else "", tabulate(caption, headings, rows)]
     if held_out is None:
         parts.append(note(f"Agents' scores and labels are missing: {missing}"))
@@ -45,7 +46,7 @@ def show_agents(facts: RunFacts, held_out: HeldOut | None, missing: str | None) 
 
 
 def count_traffic(facts: RunFacts, num_agents: int) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Bytes that each agent sends and receives in the whole run, and its number of neighbours."""
+    """Bytes that each agent sends and receives, as `measure_links` has them, and its number of neighbours."""
     out, back, degree = Counter[int](), Counter[int](), Counter[int]()
     if facts.messages is None:
         for k, z in [] if facts.certificate is None else list_pairs(facts):
@@ -60,8 +61,8 @@ def count_traffic(facts: RunFacts, num_agents: int) -> tuple[Counter[int], Count
 
 
 def measure_links(facts: RunFacts, messages: StoredMessages) -> dict[tuple[int, int], int]:
-    """Bytes of the whole run by sender and receiver."""
-    steps, mixed = facts.steps, count_consensus_rounds(facts)
+    """Bytes of the whole run by sender and receiver; of one step with a consensus where agents left or joined."""
+    steps, mixed = (1, 1) if facts.changed else (facts.steps, count_consensus_rounds(facts))
     return {
         (one.sender, one.receiver): (one.forward_bytes + one.backward_bytes) * steps + one.consensus_bytes * mixed
         for one in messages.links
@@ -102,5 +103,6 @@ def _map(facts: RunFacts, vertices: "Counter[int]") -> str:
     positions = place_agents(ids, [(ids[k], ids[z]) for k, z in both])
     spec = {"title": "Map", "agents": agents, "links": links, "positions": positions, "height": MAP_HEIGHT}
     words = f"{m} agents and {len(both)} links, each as wide as its bytes in both directions"
+    words += f" in {facts.step_name}" if facts.changed else ""
     words += f"; {len(added)} dashed ones were added to what the data needs" if added else ""
     return draw("map", spec, words) + paragraph(f"{words[0].upper()}{words[1:]}.", "note")

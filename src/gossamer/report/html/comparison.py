@@ -68,13 +68,13 @@ def _compare(chosen: Sequence[tuple[int, str, RunFacts]], titled: bool) -> str:
     base = first.summary.distributed
     rows: list[list[Content]] = []
     for number, name, run in chosen:
-        table, messages = run.summary.distributed, run.messages
+        table = run.summary.distributed
         own = None if table is None else read_score(table, "test", score)
-        row: list[Content] = [_mark(number, name), run.settings.agents, run.steps]
+        row: list[Content] = [_mark(number, name), run.num_agents_as_text, run.steps]
         row += [None if table is None else format_score("loss", table.train.loss)]
         row += [None if table is None else format_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
         away = None if base is None or run is first else format_difference(score, own, read_score(base, "test", score))
-        sent = None if messages is None or messages.total_bytes is None else as_size(messages.total_bytes)
+        sent = None if run.total_bytes is None else as_size(run.total_bytes)
         row += [away, sent, None if not run.summary.seconds else f"{run.summary.seconds:.1f} s"]
         rows.append(row)
     headings = ["run", "agents", "steps", "training loss", *(f"{mask} {label_score(score)}" for mask in MASK_NAMES)]
@@ -85,7 +85,7 @@ def _compare(chosen: Sequence[tuple[int, str, RunFacts]], titled: bool) -> str:
 
 
 def _differ(runs: Sequence[RunFacts], names: Sequence[str]) -> str:
-    values = {name: [getattr(run.settings, name) for run in runs] for name in Settings.model_fields}
+    values = {name: [getattr(run.first_settings, name) for run in runs] for name in Settings.model_fields}
     versions = {f"version of {name}" for run in runs for name in run.manifest.versions}
     values |= {
         label: [run.manifest.versions.get(label.removeprefix("version of ")) for run in runs]

@@ -83,7 +83,35 @@ class RunFacts:
 
     @property
     def messages(self) -> StoredMessages | None:
+        """Messages of a step: where agents left or joined, of a step of the last membership."""
         return self.summary.messages
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Bytes of all steps; unknown where agents left or joined."""
+        return None if self.messages is None or self.changed else self.messages.total_bytes
+
+    @property
+    def changed(self) -> bool:
+        """Agents have left or joined while the run trained."""
+        return len(self.memberships) > 1 and self.memberships[-1].from_step != 0
+
+    @property
+    def step_name(self) -> str:
+        """A step that messages were counted of."""
+        return "a step of the last membership" if self.changed else "a step"
+
+    @property
+    def first_settings(self) -> Settings:
+        """Settings that the run was started with: those of the run directory have the agents that there were at the
+        end."""
+        first = len(self.memberships[0].members) if self.memberships else self.settings.agents
+        return self.settings.model_copy(update={"agents": first})
+
+    @property
+    def num_agents_as_text(self) -> str:
+        first, last = self.first_settings.agents, self.settings.agents
+        return f"{last:,}" if first == last else f"{first:,}, later {last:,}"
 
     @property
     def memberships(self) -> list[StoredMembership]:

@@ -13,7 +13,7 @@ from gossamer.runs.settings import Settings, make_settings
 
 def show_settings(facts: RunFacts) -> PageSection:
     """Settings that differ from the defaults, then all of them."""
-    settings = facts.settings
+    settings = facts.first_settings
     chosen = find_chosen(settings, facts.manifest.data.task)
     rows: list[list[Content]] = [["dataset", settings.dataset, ""]]
     rows += [[name, _show(value), _describe(name)] for name, value in chosen.items()]
@@ -72,7 +72,7 @@ def show_origin(facts: RunFacts) -> PageSection:
     facts_of_data: list[list[Content]] = [
         ["data set", settings.dataset],
         ["name", data.name],
-        ["SHA-256 of its arrays", data.fingerprint or "not known: no one place had all vertices"],
+        ["SHA-256 of its arrays", data.fingerprint or _explain_no_fingerprint(facts)],
         ["seed", str(settings.seed)],
         ["run directory", facts.name],
         ["this report by", f"gossamer {GOSSAMER_VERSION}"],
@@ -94,11 +94,15 @@ def show_origin(facts: RunFacts) -> PageSection:
     )
 
 
+def _explain_no_fingerprint(facts: RunFacts) -> str:
+    if facts.changed or facts.kind == "launch":
+        return "not stored: vertices left or joined with their agents"
+    return "not known: no one place had all vertices"
+
+
 def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
     """Command lines that make the run again, each with what it does."""
-    settings, name = facts.settings, facts.name
-    if facts.memberships:  # of the run directory are those of the last one
-        settings = settings.model_copy(update={"agents": len(facts.memberships[0].members)})
+    settings, name = facts.first_settings, facts.name
     whole = [settings.dataset, *write_options(settings, facts.manifest.data.task)]
 
     def join(*words: str) -> str:

@@ -158,11 +158,11 @@ def _tile(facts: RunFacts, held_out: HeldOut | None) -> str:
     links = None
     if facts.certificate is not None:
         links = len(facts.certificate.needed_links) + len(facts.certificate.added_links)
-    sent = None if facts.messages is None else facts.messages.total_bytes
+    sent = facts.total_bytes
     found = {
         "vertices": None if vertices is None else f"{vertices:,}",
         "data edges": None if edges is None else f"{edges:,}",
-        "agents": f"{settings.agents:,}",
+        "agents at the end" if facts.changed else "agents": f"{settings.agents:,}",
         "links": None if links is None else f"{links:,}",
         "steps": f"{facts.steps:,}",
         "kept step": None if summary.best_step in (None, facts.steps) else f"{summary.best_step:,}",

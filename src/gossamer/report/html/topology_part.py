@@ -6,6 +6,7 @@ from gossamer.machine import as_size
 from gossamer.report.html.agents_part import count_consensus_rounds
 from gossamer.report.html.facts import RunFacts
 from gossamer.report.html.markup import Content, Markup, PageSection, concatenate, draw, note, tabulate, unfold
+from gossamer.topology import TOPOLOGIES
 
 MOST_PAIRS = 60
 YES, NO = Markup('<span class="yes">holds</span>'), Markup('<span class="no">does not hold</span>')
@@ -22,7 +23,8 @@ def show_topology(facts: RunFacts) -> PageSection:
     if facts.settings.agents == 1:
         return PageSection("topology", title, note("One agent talks to nobody."))
     holds = {name: YES if yes else NO for name, yes in found.holds.items()}
-    wanted = "" if found.gap is None else f", asked for at most {1 - found.gap:g}"
+    gap = facts.settings.gap if found.gap is None and _is_designed(facts) else found.gap
+    wanted = "" if gap is None else f", asked for at most {1 - gap:g}"
     needed, added, missing = (len(part) for part in (found.needed_links, found.added_links, found.missing_links))
     rows: list[list[Content]] = [
         [
@@ -41,13 +43,22 @@ def show_topology(facts: RunFacts) -> PageSection:
     ]
     if found.lower_bound is not None:
         rows.append(["lower bound, proved", "", _long(found.lower_bound)])
-    rows.append(["bytes of a consensus round", "", as_size(found.bytes_per_round)])
-    how = f"Topology {facts.settings.topology}, as measured before the first step"
+    round_name = "bytes of a consensus round" + (", uncompressed" if facts.settings.compress != "none" else "")
+    round_name += ", without trackers" if facts.settings.tracks else ""
+    rows.append([round_name, "", as_size(found.bytes_per_round)])
+    whose = "of the last membership, as measured before its" if facts.changed else "as measured before the"
+    how = f"Topology {facts.settings.topology}, {whose} first step"
     table = tabulate(how, ["certificate", "holds", "measured"], rows, "certificate", (1, 2))
     ids = facts.agent_ids
     pairs = [f"{ids[k]}-{ids[z]}" for k, z in found.added_links]
     shown = " ".join(pairs[:MOST_PAIRS]) + (" ... (all in topology.json)" if len(pairs) > MOST_PAIRS else "")
     return PageSection("topology", title, concatenate(table, unfold("Links added", note(shown)) if pairs else ""))
+
+
+def _is_designed(facts: RunFacts) -> bool:
+    """C was designed for the gap that the settings name, also where the certificate, made anew of a given C, lacks
+    it."""
+    return TOPOLOGIES[facts.settings.topology].design is not None and facts.settings.keep_links == 1.0
 
 
 def _short(value: float | None) -> str:
@@ -78,26 +89,24 @@ def show_messages(facts: RunFacts) -> PageSection:
         name = Markup(f'<span class="phase {phase}">{phase}</span>')
         row: list[Content] = [name, volume.rows, as_size(volume.bytes), as_size(plain)]
         row += [found.paper.rows if phase == "forward" else None]
-        row += [as_size(found.paper.bytes) if phase == "forward" else None, as_size(volume.bytes * times[phase])]
-        rows.append(row)
+        row += [as_size(found.paper.bytes) if phase == "forward" else None]
+        rows.append([*row, *([] if facts.changed else [as_size(volume.bytes * times[phase])])])
     ours = [getattr(found, phase) for phase in PHASE_NAMES]
     whole = sum(volume.bytes * times[phase] for phase, volume in zip(PHASE_NAMES, ours, strict=True))
     plain = sum(getattr(found.plain, phase).bytes for phase in PHASE_NAMES)
     step_bytes = sum(volume.bytes for volume in ours)
-    rows.append(
-        ["all", sum(volume.rows for volume in ours), as_size(step_bytes), as_size(plain), None, None, as_size(whole)]
-    )
-    table = tabulate(
-        "Messages of a step by phase",
-        ["phase", "rows", "bytes", "plain float32", "rows, paper's count", "bytes, paper's count", f"{steps:,} steps"],
-        rows,
-    )
+    last: list[Content] = ["all", sum(volume.rows for volume in ours), as_size(step_bytes), as_size(plain), None, None]
+    rows.append([*last, *([] if facts.changed else [as_size(whole)])])
+    plain_name = "float32, no tracker" if facts.settings.tracks else "plain float32"
+    headings: list[Content] = ["phase", "rows", "bytes", plain_name, "rows, paper's count", "bytes, paper's count"]
+    headings += [] if facts.changed else [f"{steps:,} steps"]
+    table = tabulate(f"Messages of {facts.step_name} by phase", headings, rows)
     spec: dict[str, Any] = {
         "title": "Bytes by phase",
-        "label": "of a step, beside the paper's count of the forward phase",
+        "label": f"of {facts.step_name}, beside the paper's count of the forward phase",
         "rows": [
             {"name": "sent", "values": {phase: getattr(found, phase).bytes for phase in PHASE_NAMES}},
-            {"name": "plain float32", "values": {phase: getattr(found.plain, phase).bytes for phase in PHASE_NAMES}},
+            {"name": plain_name, "values": {phase: getattr(found.plain, phase).bytes for phase in PHASE_NAMES}},
             {"name": "paper's count", "values": {"forward": found.paper.bytes}},
         ],
     }
@@ -105,7 +114,8 @@ def show_messages(facts: RunFacts) -> PageSection:
         "The paper (Sec. III-B) counts a row for every data edge between two agents, in both directions, in each "
         "propagation of the forward phase. A training step sends less where neighbours share vertices or no training "
         "vertex depends on a row. A row of consensus is one agent's weights"
-        f"{', or its tracker' if facts.settings.tracks else ''}, sent to one neighbour. One evaluation sends "
-        f"{found.evaluation.rows:,} rows ({as_size(found.evaluation.bytes)}) more."
+        f"{', or its tracker' if facts.settings.tracks else ''}, sent to one neighbour. "
+        f"{'Float32 without compression is counted without trackers. ' if facts.settings.tracks else ''}"
+        f"One evaluation sends {found.evaluation.rows:,} rows ({as_size(found.evaluation.bytes)}) more."
     )
     return PageSection("messages", title, concatenate(draw("bars", spec, "Bytes by phase"), table, remark))
