@@ -49,6 +49,12 @@ def taken() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
+def announce(options: WatchOptions, free_port: bool = False) -> None:
+    with watch_run(options, free_port=free_port) as watch:
+        assert watch is not None
+        watch.announce()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -84,6 +90,12 @@ def test_addresses_that_are_none(text: str) -> None:
         (["train", "--page", "0", "--page-token-file", "absent"], "cannot read absent"),
         (["train", "--page", "0", "--page-token-file", "token"], "expected a token of 16 to 200"),
         (["train", "--page", "0", "--page-token-file", "open"], "can be read by others"),
+        (["peer", "absent", "--page", "0", "--metrics", "0"], "absent is not a shard"),
+        (["train", "absent", "--page", "0"], "no data set"),
+        (["launch", "absent", "--page", "0"], "no data set"),
+        (["train", *SMALL, "--page", "0", "--out", "."], "not an empty folder"),
+        (["launch", *SMALL, "--page", "0", "--out", "."], "not an empty folder"),
+        (["train", *SMALL, "--page", "0", "--metrics", "192.0.2.1:0"], "cannot serve the metrics at 192.0.2.1:0"),
         (["watch", "absent"], "absent holds no run: expected run.json"),
         (["watch", "."], "found neither"),
         (["watch", ".", "--page", "x"], "holds no run"),
@@ -97,7 +109,7 @@ def test_mistakes_are_told_before_anything_is_done(arguments: list[str], message
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
-    assert "live page" not in done.stderr
+    assert "http://" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"token", "open"}
 
 
@@ -134,25 +146,24 @@ def test_a_page_beyond_this_machine_has_a_token(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    with watch_run(WatchOptions(page="0.0.0.0:0", metrics="0.0.0.0:0")):
-        pass
+    announce(WatchOptions(page="0.0.0.0:0", metrics="0.0.0.0:0"))
     said = capfd.readouterr().err
     assert "/?token=" in said
     assert "anybody who reaches this address can read the metrics" in " ".join(said.split())
     assert "--page 0.0.0.0:0: the token and the page travel unencrypted" in " ".join(said.split())
     monkeypatch.setenv(TOKEN_VARIABLE, "a-token-of-the-user")
-    with watch_run(WatchOptions(page="0.0.0.0:0")):
-        pass
+    announce(WatchOptions(page="0.0.0.0:0"))
     assert "?token" not in capfd.readouterr().err
-    with watch_run(WatchOptions(page="0")):
-        pass
+    announce(WatchOptions(page="0"))
     assert "unencrypted" not in capfd.readouterr().err
 
 
 def test_a_token_of_the_user_is_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "token").write_text("a-token-of-the-user\n")
     (tmp_path / "token").chmod(0o600)
-    with watch_run(WatchOptions(page="0", token_file=tmp_path / "token")):
+    with watch_run(WatchOptions(page="0", token_file=tmp_path / "token")) as watch:
+        assert watch is not None
+        watch.announce()
         url = capfd.readouterr().err.strip().removeprefix("live page: ")
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"{url}view.json", timeout=LIMIT)
@@ -165,8 +176,7 @@ def test_a_token_of_the_user_is_asked_for(tmp_path: Path, capfd: pytest.CaptureF
 
 
 def test_the_usual_port_gives_way_to_a_free_one(taken: int, capfd: pytest.CaptureFixture[str]) -> None:
-    with watch_run(WatchOptions(page=str(taken)), free_port=True):
-        pass
+    announce(WatchOptions(page=str(taken)), free_port=True)
     said = capfd.readouterr().err
     assert "live page: http://127.0.0.1:" in said
     assert f":{taken}/" not in said

@@ -112,6 +112,8 @@ def launch(
             graph = load_data(settings)
             folder = out or new_folders.find_free_name(Path("runs"), graph.name)
             new_folders.check_new(folder)
+            if watch is not None:
+                watch.announce()
             with show_progress() as (_, _, progress):
                 launched = launching.prepare(graph, settings, progress, events)
             with new_folders.create_locked(folder):
@@ -135,7 +137,7 @@ def _run_agents(
     from gossamer.runs.memory import keep_memory
 
     source = None if watch is None else FolderSource(watch.feed, watch.log, folder)
-    with nullcontext() if source is None else publish(source):
+    with nullcontext() if watch is None or source is None else publish(watch, source):
         try:
             timeline = _follow_agents(launched, folders, record, source)
         except (KeyboardInterrupt, GossamerError):

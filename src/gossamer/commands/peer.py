@@ -134,7 +134,7 @@ def _show(watch: Watch, folder: Path, options: "PeerOptions") -> "Iterator[PeerO
         options.on_report(report)
         source.follow(report)
 
-    with publish(source):
+    with publish(watch, source):
         yield replace(options, on_report=pass_on, report_every=min(options.report_every, SHOWN_EVERY))
 
 

@@ -125,6 +125,9 @@ def _train(
     observers = make_observers(tensorboard)
     graph = load_data(settings)
     folder = out or new_folders.find_free_name(Path("runs"), graph.name)
+    if watch is not None:
+        new_folders.check_new(folder)
+        watch.announce()
     with (
         keep_memory(),
         show_progress() as (display, should_stop, progress),

@@ -58,6 +58,8 @@ def watch(
     feed, lines = Feed(), LogLines()
     source = FolderSource(feed, lines, run)
     options = WatchOptions(page or f"{LOOPBACK}:{PAGE_PORT}", metrics, page_token_file)
-    with watch_run(options, feed, lines, free_port=page is None), suppress(KeyboardInterrupt), publish(source):
-        err.print("press Ctrl-C to end", highlight=False)
-        threading.Event().wait()
+    with watch_run(options, feed, lines, free_port=page is None) as watch, suppress(KeyboardInterrupt):
+        assert watch is not None  # a page is asked for
+        with publish(watch, source):
+            err.print("press Ctrl-C to end", highlight=False)
+            threading.Event().wait()

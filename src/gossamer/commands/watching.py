@@ -6,7 +6,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,17 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class Watch:
-    """A feed that is served, and the log's lines for it."""
+    """A feed that is served, the log's lines for it, and what is served where."""
 
     feed: "Feed"
     log: "LogLines"
+    served: list[tuple[str, str]] = field(default_factory=list)  # that have not been announced: what, and its URL
+
+    def announce(self) -> None:
+        """Print once where the run is seen, as soon as it is likely that there will be one."""
+        while self.served:
+            what, url = self.served.pop(0)
+            err.print(f"{what}: {url}", highlight=False, soft_wrap=True, markup=False)
 
 
 def read_token(file: Path | None) -> str | None:
@@ -86,7 +93,8 @@ def watch_run(
         watch = Watch(feed or Feed(), log or LogLines())
         served.enter_context(_keep_log(watch.log))
         if page is not None:
-            served.enter_context(_serve_page(watch.feed, page, token, free_port))
+            url = served.enter_context(_serve_page(watch.feed, page, token, free_port))
+            watch.served.append(("live page", url))
             if not is_loopback(page[0]):
                 print_warning(
                     f"--page {options.page}: the token and the page travel unencrypted; serve them on 127.0.0.1 and "
@@ -100,12 +108,12 @@ def watch_run(
                     f"--metrics {options.metrics}: anybody who reaches this address can read the metrics; bind it to a "
                     "network that you trust"
                 )
-            _announce("metrics", served.enter_context(serve_metrics(watch.feed, metrics)))
+            watch.served.append(("metrics", served.enter_context(serve_metrics(watch.feed, metrics))))
         yield watch
 
 
 @contextmanager
-def _serve_page(feed: "Feed", address: HostPort, token: str | None, free_port: bool) -> Iterator[None]:
+def _serve_page(feed: "Feed", address: HostPort, token: str | None, free_port: bool) -> Iterator[str]:
     from gossamer.report.live.server import serve_page
 
     made = None if token is not None or is_loopback(address[0]) else secrets.token_urlsafe(24)
@@ -116,12 +124,7 @@ def _serve_page(feed: "Feed", address: HostPort, token: str | None, free_port: b
             if not free_port:
                 raise
             url = served.enter_context(serve_page(feed, (address[0], 0), token or made))
-        _announce("live page", url if made is None else f"{url}?token={made}")
-        yield
-
-
-def _announce(what: str, url: str) -> None:
-    err.print(f"{what}: {url}", highlight=False, soft_wrap=True, markup=False)
+        yield url if made is None else f"{url}?token={made}"
 
 
 @contextmanager
@@ -150,9 +153,10 @@ def _keep_log(log: "LogLines") -> Iterator[None]:
 
 @contextmanager
 def publish(
-    source: "FolderSource | PeerSource | SimulationSource", should_stop: "ShouldStop" = lambda: False
+    watch: Watch, source: "FolderSource | PeerSource | SimulationSource", should_stop: "ShouldStop" = lambda: False
 ) -> Iterator[None]:
-    """Publish a source's views; at its end it has finished, or was stopped."""
+    """Publish a source's views, and announce where; at its end it has finished, or was stopped."""
+    watch.announce()
     with source.publisher:
         try:
             yield
@@ -178,7 +182,7 @@ def follow_training(
     from gossamer.report.live.simulation import SimulationSource
 
     source = SimulationSource(watch.feed, watch.log, title, read_references())
-    with publish(source, should_stop):
+    with publish(watch, source, should_stop):
         yield join_displays(display, source.follow)
 
 
