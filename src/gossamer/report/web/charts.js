@@ -3,7 +3,7 @@
    spec = {
      title: "Loss", label: "cross entropy of training vertices",    // the label stands beside the title
      series: [{name, colour, points: [[x, y], ...], dash: "6 4", steps: true, marks: true, value: 0.8}],
-     scale: "linear" or "log",     // of y; on a log scale values of 0 and below are gaps
+     scale: "linear" or "log",     // of y; on a log scale values of 0 and below are gaps; linear if there is nothing else
      toggle: true,                 // a button that changes the scale
      format: gossamer.number,      // of values of y in the read-out
      xName: "step", xUnit: "", xRange: [0, 500],    // the range widens to the points
@@ -48,12 +48,14 @@ gossamer.chart = function (element, spec) {
     node("div", {class: "head"}, title, label, toggle), legend, node("div", {class: "plot"}, svg, readout, nothing)
   );
 
-  const usable = (y) => gossamer.known(y) && (now.scale !== "log" || y > 0);
+  let scale = now.scale; // of the last drawing
+  const usable = (y) => gossamer.known(y) && (scale !== "log" || y > 0);
   const shown = () => now.series.filter((one) => !hidden.has(one.name));
+  const some = (test) => shown().some((one) => one.points.some(([, y]) => gossamer.known(y) && test(y)));
 
   function extent() {
     let [left, right] = now.xRange || [Infinity, -Infinity];
-    let [low, high] = now.yRange && now.scale !== "log" ? now.yRange : [Infinity, -Infinity];
+    let [low, high] = now.yRange && scale !== "log" ? now.yRange : [Infinity, -Infinity];
     let count = 0;
     for (const one of shown()) {
       for (const [x, y] of one.points) {
@@ -82,14 +84,14 @@ gossamer.chart = function (element, spec) {
     const ticks = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
     const text = (value) => (Math.abs(value) >= 1e5 ? value.toExponential(0).replace("e+", "e") : value.toFixed(digits));
-    return ticks.map((value) => [value, text(value).replace("-", "\u2212")]);
+    return ticks.map((value) => [value, gossamer.group(text(value))]);
   }
 
   function logTicks(low, high, count) {
     const first = Math.ceil(Math.log10(low) - 1e-9);
     const last = Math.floor(Math.log10(high) + 1e-9);
     const text = (value) =>
-      value >= 1e-3 && value < 1e5 ? String(Number(value.toPrecision(3))) : value.toExponential(0).replace("e+", "e").replace("-", "\u2212");
+      gossamer.group(value >= 1e-3 && value < 1e5 ? String(Number(value.toPrecision(3))) : value.toExponential(0).replace("e+", "e"));
     const factors = last - first + 1 >= 3 ? [1] : last - first + 1 === 2 ? [1, 3] : [1, 2, 5];
     const every = Math.max(1, Math.ceil((last - first + 1) / count));
     const ticks = [];
@@ -104,13 +106,14 @@ gossamer.chart = function (element, spec) {
   }
 
   function scales(width, height, range) {
-    const log = now.scale === "log";
+    const log = scale === "log";
     let {left, right, low, high} = range;
     if (log) {
       const margin = low === high ? 2 : (high / low) ** 0.06;
       [low, high] = [low / margin, high * margin];
     } else {
-      const margin = 0.06 * (high - low) || Math.abs(high) * 0.1 || 1;
+      if (low === 0 && high === 0) high = 1;
+      const margin = 0.06 * (high - low) || Math.abs(high) * 0.1;
       const [least, most] = now.yRange || [NaN, NaN];
       [low, high] = [low === least ? low : low - margin, high === most ? high : high + margin];
     }
@@ -177,7 +180,7 @@ gossamer.chart = function (element, spec) {
     grid.replaceChildren();
     const across = linearTicks(frame.left, frame.right, Math.max(2, Math.floor(frame.wide / 70)));
     const down = Math.max(2, Math.floor(frame.tall / 36));
-    const upward = now.scale === "log" ? logTicks(frame.low, frame.high, down) : linearTicks(frame.low, frame.high, down);
+    const upward = scale === "log" ? logTicks(frame.low, frame.high, down) : linearTicks(frame.low, frame.high, down);
     if (now.format === gossamer.percent) {
       const digits = upward.length > 1 && upward[1][0] - upward[0][0] < 0.0099 ? 1 : 0;
       for (const tick of upward) tick[1] = `${(100 * tick[0]).toFixed(digits)} %`;
@@ -228,7 +231,8 @@ gossamer.chart = function (element, spec) {
     const width = Math.max(200, Math.round(svg.parentNode.clientWidth));
     setText(title, now.title);
     setText(label, now.label);
-    toggle.hidden = !now.toggle;
+    scale = now.scale === "log" && some(() => true) && !some((y) => y > 0) ? "linear" : now.scale;
+    toggle.hidden = !now.toggle || scale !== now.scale;
     setText(toggle, now.scale === "log" ? "log scale" : "linear scale");
     toggle.setAttribute("aria-label", `scale of ${now.title}: ${now.scale}; change it`);
     svg.setAttribute("aria-label", `${now.title} ${now.label}`.trim());

@@ -5,6 +5,7 @@
    gossamer.setText(node, text)    writes only what has changed
    gossamer.setStyle(node, property, value)    the same for a CSS property
    gossamer.bytes(n), .number(x), .percent(x), .seconds(s), .count(n)    numbers as text; a dash where there is none
+   gossamer.group(text)    a number's text with a minus and with digits in groups, as .count writes them
    gossamer.agentColour(agent), .onAgentColour(agent)    CSS colours of an agent's mark and of text on it
    gossamer.later(draw)    a function that has `draw` called once, in the next frame, however often it is called
    gossamer.whenResized(element, draw)    calls `draw` whenever the element's width changes */
@@ -53,12 +54,15 @@ window.gossamer = (function () {
   const percent = (value) => (known(value) ? `${(100 * value).toFixed(1)} %` : DASH);
   const count = (value) => (known(value) ? Math.round(value).toLocaleString("en").replaceAll(",", "\u202f") : DASH);
 
+  const minus = (text) => text.replaceAll("-", "\u2212");
+  const group = (text) => minus(text.replace(/^-?\d{4,}/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, "\u202f")));
+
   function number(value) {
     if (!known(value)) return DASH;
     if (value === 0) return "0";
     const size = Math.abs(value);
-    if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("e+", "e").replace("-", "\u2212");
-    return value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4).replace("-", "\u2212");
+    if (size >= 1e6 || size < 1e-3) return minus(value.toExponential(2).replace("e+", "e"));
+    return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4));
   }
 
   function seconds(value) {
@@ -102,7 +106,7 @@ window.gossamer = (function () {
   }
 
   return {
-    node, shape, setText, setStyle, known, bytes, percent, count, number, seconds, later, whenResized,
+    node, shape, setText, setStyle, known, bytes, percent, count, group, number, seconds, later, whenResized,
     agentColour: (agent) => `var(--agent-${place(agent)})`,
     onAgentColour: (agent) => `var(--on-agent-${place(agent)})`,
   };

@@ -13,6 +13,7 @@
     A3: "no weight without a link",
   };
   const AGAIN = 3000; // milliseconds
+  const ROUNDING = 1e-12; // below it a spectral radius is 0
   const MAX_ROWS = 10; // of bars
   const MAX_LINES = 500; // of the log
   let view = null;
@@ -34,9 +35,10 @@
 
   function showHeader() {
     setText(byId("title"), view.title);
-    document.title = `${view.step}/${view.steps} \u00b7 ${view.title}`;
+    const progress = hasEnded() ? view.state : `${view.step}/${view.steps}`;
+    document.title = `${progress} \u00b7 ${view.title}`;
     const state = byId("state");
-    setText(state, STATES[view.state] || view.state);
+    setText(state, view.activity || STATES[view.state] || view.state);
     state.dataset.state = view.state;
     const share = view.steps ? Math.min(1, view.step / view.steps) : 0;
     setStyle(byId("progress").firstElementChild, "width", `${(100 * share).toFixed(2)}%`);
@@ -145,7 +147,7 @@
     {name: "agent", value: (one) => one.agent},
     {name: "state", value: (one) => one.state},
     {name: "step", n: true, value: (one) => one.step, text: gossamer.count},
-    {name: "loss", n: true, value: (one) => one.loss, text: gossamer.number},
+    {name: "loss", n: true, optional: true, value: (one) => one.loss, text: gossamer.number},
     {name: "vertices", n: true, optional: true, value: (one) => one.vertices, text: gossamer.count},
     {name: "labels", n: true, optional: true, value: (one) => one.labels, text: gossamer.count},
     {name: "waits for", value: (one) => (one.waiting_for.length ? one.waited : 0), wide: true,
@@ -172,7 +174,8 @@
   function makeRow(agent) {
     const cells = COLUMNS.map((column) => node("td", {class: column.n ? "n" : column.wide ? "wide" : null}));
     const dot = node("i", {class: "dot", style: {background: gossamer.agentColour(agent)}});
-    cells[0].append(node("span", {class: "who"}, dot, node("span", {text: agent})));
+    cells[0].append(node("span", {class: "who"}, dot, node("span", {text: agent}),
+      agent === view.own ? node("span", {class: "badge", text: "this"}) : null));
     cells[1].append(node("span", {class: "state"}, node("span", {})));
     return node("tr", {"data-agent": agent}, ...cells);
   }
@@ -215,7 +218,6 @@
         if (missing) state.prepend(alarm());
         else state.firstChild.remove();
       }
-      setText(row.cells[0].firstChild.lastChild, one.agent === view.own ? `${one.agent}, this one` : one.agent);
       setText(row.cells[1].firstChild.lastChild, one.state);
       for (let k = 2; k < COLUMNS.length; k += 1) setText(row.cells[k], COLUMNS[k].text(COLUMNS[k].value(one), one));
     });
@@ -284,7 +286,7 @@
     const items = Object.entries(given.holds).map(([name, holds]) =>
       node("li", {}, node("span", {class: `mark-of ${holds ? "good" : "bad"}`, text: holds ? "\u2713" : "\u2717"}),
         node("b", {text: `(${name})`}), node("span", {text: `${ASSUMPTIONS[name] || ""}${holds ? "" : ": does not hold"}`})));
-    const facts = [["spectral radius", gossamer.number(given.spectral_radius)], ["needed links", gossamer.count(given.needed_links)],
+    const facts = [["spectral radius", gossamer.number(given.spectral_radius < ROUNDING ? 0 : given.spectral_radius)], ["needed links", gossamer.count(given.needed_links)],
       ["added links", gossamer.count(given.added_links)], ["data edges kept", gossamer.percent(given.edges_kept)]];
     card.replaceChildren(
       node("div", {class: "head"}, node("h3", {text: "Certificate"}), node("span", {class: "label", text: "of the topology"})),
@@ -377,6 +379,9 @@
       const change = JSON.parse(event.data);
       apply(change);
       showChange(change);
+    });
+    events.addEventListener("end", () => {
+      if (hasEnded()) events.close(); // this page stays as it is, whatever is served here next
     });
     events.addEventListener("error", () => {
       if (hasEnded()) showEnd();

@@ -13,7 +13,8 @@
    lies above the others. An agent's mark has its colour and
    its number. Those whose state is in gossamer.MISSING are red diamonds with a cross; those in gossamer.AWAY are hollow.
 
-   gossamer.mapOf(view)    the agents, links, positions and own of a RunView, its waiting time the longer of both ends'
+   gossamer.mapOf(view)    the agents, links, positions and own of a RunView, its bytes sent by the
+                           ends that are known, its waiting time the longer of theirs
 
    Returns {update(spec)} as gossamer.chart does. Read-out: mouse, touch, or arrow keys, Home and End on a focused agent. */
 "use strict";
@@ -32,9 +33,9 @@ gossamer.mapOf = function (view) {
       const sent = Object.values(link.sent).reduce((sum, part) => sum + part, 0);
       const known = links.get(key);
       if (known) {
-        known.bytes = known.sent + sent;
-        known.waited = Math.max(known.waited, link.waited);
-      } else links.set(key, {ends, sent, bytes: sent + link.received, waited: link.waited});
+        known.bytes += sent;
+        if (link.waited !== null) known.waited = Math.max(known.waited || 0, link.waited);
+      } else links.set(key, {ends, bytes: sent, waited: link.waited});
     }
   }
   const agents = view.agents.map((one) => {

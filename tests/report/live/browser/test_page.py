@@ -217,8 +217,103 @@ def test_an_agents_own_page_shows_it_and_its_neighbours(feed: Feed, url: str, op
     expect(page.locator(".mark.own")).to_have_attribute("data-agent", "4")
     expect(page.locator(".links line")).to_have_count(2)
     expect(page.locator("#map h3")).to_have_text("This agent and its neighbours")
-    expect(page.locator('#agents tr[data-agent="4"] td').first).to_have_text("4, this one")
+    expect(page.locator('#agents tr[data-agent="4"] td').first).to_have_text("4this")
     assert page.locator("#agent-bars .name").all_inner_texts() == ["to 2", "to 7"]
+
+
+def test_a_table_of_the_widest_cells_is_not_cut_off(feed: Feed, url: str, open_page: OpenPage) -> None:
+    wide = {"step": 100_000, "loss": 0.0123, "vertices": 12_000, "labels": 1_200, "checkpoint_age": 119.0}
+    others = [an_agent(agent) | {"step": None, "loss": None, "vertices": None, "labels": None} for agent in (2, 7)]
+    feed.publish(a_view(own=4, agents=[an_agent(4, (2, 7)) | wide, *others]))
+    page = open_page(url)
+    region = page.locator("#agents-card .scroll")
+    expect(page.locator("#agents .badge")).to_have_text("this")
+    assert region.evaluate("node => node.scrollWidth <= node.clientWidth")
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert region.evaluate("node => node.scrollWidth > node.clientWidth")
+    assert "linear-gradient" in region.evaluate("node => getComputedStyle(node).backgroundImage")  # that says so
+
+
+def test_what_a_simulation_does_not_know_is_not_shown(feed: Feed, url: str, open_page: OpenPage) -> None:
+    view = a_view(3)
+    for one in view["agents"]:
+        one["loss"] = None
+        for link in one["neighbours"]:
+            link["waited"] = None
+    feed.publish(view)
+    page = open_page(url)
+    expect(page.locator(".links line")).to_have_count(3)
+    expect(page.get_by_text("waited 0")).to_be_hidden()
+    expect(page.locator("#agents th", has_text="loss")).to_be_hidden()
+    feed.publish(a_view(3))
+    expect(page.get_by_text("waited 0")).to_be_visible()
+    expect(page.locator("#agents th", has_text="loss")).to_be_visible()
+
+
+def test_a_disagreement_of_zero_is_drawn_although_its_scale_is_logarithmic(
+    feed: Feed, url: str, open_page: OpenPage
+) -> None:
+    view = a_view(evaluations=3)
+    for one in view["evaluations"]:
+        one["disagreement"] = 0.0
+    feed.publish(view)
+    page = open_page(url)
+    wait_for_points(page, 3, "disagreement")
+    chart = page.locator("#disagreement")
+    expect(chart.get_by_text("no evaluation yet")).to_be_hidden()
+    expect(chart.locator(".scale")).to_be_hidden()
+    view["evaluations"].append(an_evaluation(4))
+    feed.publish(view | {"step": 4})
+    wait_for_points(page, 1, "disagreement")  # zeros are gaps again
+    expect(chart.locator(".scale")).to_have_text("log scale")
+
+
+def test_numbers_are_written_alike(feed: Feed, url: str, open_page: OpenPage) -> None:
+    view = a_view(evaluations=2, steps=6000, step=6000)
+    view["certificate"] = {
+        "holds": {"A1": True}, "spectral_radius": 5.55e-17, "needed_links": 3, "added_links": 0, "edges_kept": 1.0,
+    }  # fmt: skip
+    feed.publish(view)
+    page = open_page(url)
+    expect(page.locator("#step")).to_have_text("6\u202f000 of 6\u202f000")
+    expect(page.locator("#score-chart .grid text", has_text="6\u202f000")).to_have_count(1)
+    expect(page.locator("#certificate dd").first).to_have_text("0")
+    texts = [page.evaluate(f"gossamer.number({value})") for value in (-2.5e-7, -1234, 12.345)]
+    assert texts == ["\u22122.50e\u22127", "\u22121234", "12.35"]
+    texts = [page.evaluate(f"gossamer.group('{text}')") for text in ("-1234567", "999", "0.12345", "1e5")]
+    assert texts == ["\u22121\u202f234\u202f567", "999", "0.12345", "1e5"]
+
+
+def test_what_is_done_after_training_and_the_end_are_said(feed: Feed, url: str, open_page: OpenPage) -> None:
+    feed.publish(a_view(step=100, activity="training the centralised reference"))
+    page = open_page(url)
+    expect(page.locator("#state")).to_have_text("training the centralised reference")
+    expect(page).to_have_title("100/100 \u00b7 digits, 3 agents")
+    feed.publish(a_view(step=100, state="finished"))
+    expect(page.locator("#state")).to_have_text("finished")
+    expect(page).to_have_title("finished \u00b7 digits, 3 agents")
+
+
+def test_a_page_of_a_run_that_has_ended_stays(feed: Feed, open_page: OpenPage) -> None:
+    feed.publish(a_view(state="finished", title="the first"))
+    requests: list[str] = []
+    with serve_page(feed, LOOPBACK, None) as url:
+        page = open_page(url)
+        page.on("request", lambda request: requests.append(request.url))
+        page.evaluate(
+            """() => {
+                const close = EventSource.prototype.close;
+                EventSource.prototype.close = function () { close.call(this); window.ended = true; };
+            }"""
+        )
+        expect(page.locator("#title")).to_have_text("the first")
+    page.wait_for_function("() => window.ended")
+    feed.publish(a_view(title="the second"))
+    with serve_page(feed, ("127.0.0.1", int(url.rstrip("/").rpartition(":")[2])), None) as again:
+        other = open_page(again)
+        expect(other.locator("#title")).to_have_text("the second")
+        expect(page.locator("#title")).to_have_text("the first")
+        assert not requests
 
 
 def test_two_hundred_agents_and_ten_thousand_evaluations_stay_light(feed: Feed, url: str, open_page: OpenPage) -> None:
