@@ -62,7 +62,7 @@ def show_memberships(facts: RunFacts) -> PageSection | None:
 
 
 def show_findings(facts: RunFacts) -> PageSection | None:
-    """What the last audit of the run directory found; None if there was none."""
+    """Results of the last audit of the run directory; None if there was none."""
     found = facts.audit
     if found is None:
         return None

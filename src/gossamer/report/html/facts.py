@@ -63,7 +63,7 @@ class RunFacts:
 
     @property
     def unfinished(self) -> str | None:
-        """How a run that has not ended goes on; None if it has ended."""
+        """The command by which a run that has not ended goes on; None if it has ended."""
         return None if self.manifest.complete else f"gossamer {name_command(self.folder)}"
 
     @property
@@ -136,7 +136,7 @@ def read_run_facts(folder: Path) -> RunFacts:
     problems: list[str] = []
 
     def attempt(read: Any, *arguments: Any) -> Any:
-        """What a file says; a damaged one is a problem that the report names, as far as it can do without."""
+        """The content of a file; a damaged one is a problem that the report names, as far as it can do without."""
         try:
             return read(*arguments)
         except (GossamerError, OSError) as error:

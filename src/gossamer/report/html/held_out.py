@@ -43,7 +43,7 @@ class AgentScores:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a run's weights predict, vertex by vertex with its own agent's, counted."""
+    """Counts of a run's predictions, each vertex by its own agent's weights."""
 
     task: Task
     score: str  # of agents

@@ -74,7 +74,7 @@ def tabulate(
 
 
 def unfold(summary: str, body: str, opened: bool = False) -> str:
-    """What is shown when it is asked for."""
+    """A part that is folded until it is asked for."""
     return f"<details{' open' * opened}><summary>{escape(summary)}</summary>{body}</details>"
 
 

@@ -68,7 +68,7 @@ def read_score(table: MaskTable, mask: str, score: str) -> float | None:
 
 
 def format_difference(score: str, value: float | None, other: float | None) -> str:
-    """How far a score is from another: in points, or relative to it for errors and losses."""
+    """The distance of a score from another: in points, or relative to it for errors and losses."""
     if value is None or other is None:
         return "\N{EN DASH}"
     if score in SCORES_IN_POINTS:

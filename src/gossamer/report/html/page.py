@@ -14,7 +14,7 @@ from gossamer.report.web.assets import inline_scripts, inline_styles, read_asset
 
 @dataclass(frozen=True)
 class PageHead:
-    """What stands above the sections."""
+    """The head of a page, above its sections."""
 
     title: str
     lead: str  # a line below the title

@@ -1,4 +1,4 @@
-"""Where the predictions are right: a confusion matrix, counts of each label, or errors of real values."""
+"""Quality of the predictions: a confusion matrix, counts of each label, or errors of real values."""
 
 from gossamer.array_types import Ints
 from gossamer.report.html.held_out import Errors, HeldOut

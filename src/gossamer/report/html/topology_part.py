@@ -14,7 +14,7 @@ PHASE_NAMES = ("forward", "backward", "consensus")
 
 
 def show_topology(facts: RunFacts) -> PageSection:
-    """What was proved and measured of C."""
+    """Proofs and measurements of C."""
     found = facts.certificate
     title = "Topology's certificate"
     if found is None:

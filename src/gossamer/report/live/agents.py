@@ -82,7 +82,7 @@ class WatchedAgent:
         return start, max(start, end)
 
     def name_state(self, now: float) -> str:
-        """How the agent stands, as `gossamer status` says it."""
+        """The agent's state, as `gossamer status` says it."""
         age = None if self.report is None else max(0.0, now - float(self.report["time"]))
         return name_state(self.report, self.running, self.done, age)
 

@@ -177,7 +177,7 @@ class FolderSource:
         return f"{first.name}, {known} agents" + (f", {count} of them here" if count < first.num_agents else "")
 
     def _name_states(self, now: float) -> dict[int, str]:
-        """How the agents stand: one whose process has ended, or is silent, is missing where others go on or have
+        """The agents' states: one whose process has ended, or is silent, is missing where others go on or have
         finished."""
         found = {one.agent: one.name_state(now) for one in self._agents}
         go_on = any(one.done or (one.running and found[one.agent] != "silent") for one in self._agents)

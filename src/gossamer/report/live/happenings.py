@@ -17,7 +17,7 @@ RUN_STATES = {
 
 
 class Happenings:
-    """What differs from the view before, as lines."""
+    """Lines of the log about changes from one view to the next."""
 
     def __init__(self, log: LogLines) -> None:
         self._log = log

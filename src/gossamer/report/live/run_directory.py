@@ -62,14 +62,14 @@ class WatchedDirectory:
 
     @property
     def trained(self) -> bool:
-        """Whether the network is trained; its references may not be."""
+        """True once the network is trained; its references may not be."""
         summary, patience = self.manifest.summary, self.settings.patience
         waited = summary.get("steps", 0) - summary.get("best_step", 0)
         return self.manifest.complete or self._kept[0] >= self.steps or 0 < patience <= waited
 
     @property
     def activity(self) -> str:
-        """What the process of the run does once the network is trained."""
+        """The work of the run's process once the network is trained."""
         return "training the references" if self.state == "training" and self.trained else ""
 
     def count_seconds(self, now: float) -> float:
@@ -84,7 +84,7 @@ class WatchedDirectory:
 
     @property
     def state(self) -> str:
-        """How the run stands: "training", "finished", "stopped", or "starting" before its first evaluation."""
+        """The state of the run: "training", "finished", "stopped", or "starting" before its first evaluation."""
         if self.manifest.complete:
             return "finished"
         begun = (self.folder / METRICS).is_file()
