@@ -106,7 +106,7 @@ def draw(path: Path, results: dict[str, Accuracies]) -> None:
     figure = Figure(figsize=(4.2 * len(results), 3.1), layout="constrained")
     panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
     for panel, (dataset, accuracies) in zip(panels, results.items(), strict=True):
-        panel.axhline(-100 * AIM, color="#888888", linestyle="--", linewidth=1)
+        aim = panel.axhline(-100 * AIM, color="#888888", linestyle="--", linewidth=1)
         panel.axhline(0, color="black", linestyle=":", linewidth=1)
         for count, found in accuracies.items():
             points = 100 * differ(found)
@@ -117,6 +117,7 @@ def draw(path: Path, results: dict[str, Accuracies]) -> None:
         panel.set_xticks(list(accuracies))
         tidy(panel)
     panels[0].set_ylabel("test accuracy beside a run\nthat never had them, points")
+    figure.legend([aim], [f"aim: at most {100 * AIM:g} point lost"], loc="outside lower center", frameon=False)
     save_figure(figure, path)
 
 

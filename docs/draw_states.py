@@ -10,15 +10,16 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from gossamer.report.style import COLOURS, save_figure, text_colour
+from gossamer.report.style import save_figure, text_colour
+from gossamer.report.timeline import STANDINGS
 
 TARGET = Path(__file__).parent / "images" / "states.png"
 INK, ENDED, WIDTH, HEIGHT = "#333333", "#FFFFFF", 1.9, 0.8
-STATES = {  # place, colour, exit code of a process that ends in it
-    "joining": ((2.6, 2.6), "#88CCEE", None),
-    "member": ((8.0, 2.6), COLOURS["distributed"], None),
-    "split": ((5.3, 4.9), "#DDCC77", None),
-    "leaving": ((11.6, 4.0), "#44AA99", None),
+STATES = {  # place, colour (that of `gossamer launch --script`'s pictures), exit code of a process that ends in it
+    "joining": ((2.6, 2.6), STANDINGS["joining"][0], None),
+    "member": ((8.0, 2.6), STANDINGS["member"][0], None),
+    "split": ((5.3, 4.9), STANDINGS["split"][0], None),
+    "leaving": ((11.6, 4.0), STANDINGS["leaving"][0], None),
     "left": ((15.2, 4.0), ENDED, 0),
     "finished": ((15.2, 1.2), ENDED, 0),
     "outside": ((2.6, 0.2), ENDED, 6),
@@ -26,7 +27,7 @@ STATES = {  # place, colour, exit code of a process that ends in it
 CHANGES = [  # from, to, cause, curvature, place of the text relative to the middle
     ("joining", "member", "all neighbours admit its key,\na majority decides", 0.24, (0.35, -1.15)),
     ("member", "joining", "silent for evict_after,\nand back", 0.24, (0.0, 0.1)),
-    ("member", "split", "hears no\nmajority", 0.2, (1.05, 0.4)),
+    ("member", "split", "no majority\nreachable", 0.2, (1.05, 0.4)),
     ("split", "member", "the network\nheals", 0.2, (-1.45, -0.05)),
     ("split", "joining", "the others have\ngone on without it", 0.15, (-1.55, 0.4)),
     ("member", "leaving", "gossamer leave", 0.0, (0.95, -0.3)),
