@@ -93,6 +93,8 @@ def test_addresses_that_are_none(text: str) -> None:
         (["peer", "absent", "--page", "0", "--metrics", "0"], "absent is not a shard"),
         (["train", "absent", "--page", "0"], "no data set"),
         (["launch", "absent", "--page", "0"], "no data set"),
+        (["train", "--resume", ".", "--page", "0"], "not a run directory"),
+        (["launch", "--resume", ".", "--page", "0"], "not a run directory"),
         (["train", *SMALL, "--page", "0", "--out", "."], "not an empty folder"),
         (["launch", *SMALL, "--page", "0", "--out", "."], "not an empty folder"),
         (["train", *SMALL, "--page", "0", "--metrics", "192.0.2.1:0"], "cannot serve the metrics at 192.0.2.1:0"),

@@ -148,10 +148,12 @@ def _train(
 
 def _resume(folder: Path, steps: int | None, tensorboard: Path | None, watch: Watch | None) -> "Result":
     from gossamer import api, launching
-    from gossamer.runs import directory
+    from gossamer.runs import directory, run_json
     from gossamer.runs.memory import keep_memory
 
     observers = make_observers(tensorboard)
+    if watch is not None:
+        run_json.read_manifest(folder)  # so that no page is announced where there is no run
     with (
         keep_memory(),
         show_progress() as (display, should_stop, _),

@@ -214,12 +214,17 @@ def test_a_thread_that_cannot_start_gives_its_place_back(feed: Feed, monkeypatch
 
 
 def test_a_failure_is_logged_once_and_never_printed(
-    url: str, feed: Feed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str,
+    feed: Feed,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(feed, "latest", lambda: 1 / 0)
     with caplog.at_level("DEBUG", "gossamer"):
         assert [raw(url, b"GET /view.json HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(3)] == 3 * [b""]
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_more_than_a_thousand_open_files_keep_nobody_out(url: str) -> None:
