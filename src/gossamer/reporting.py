@@ -16,7 +16,7 @@ from gossamer.report.html.evaluations import show_evaluations
 from gossamer.report.html.facts import RunFacts, read_run_facts
 from gossamer.report.html.held_out import HeldOut, judge_run
 from gossamer.report.html.markup import PageSection
-from gossamer.report.html.origin import show_origin, show_settings
+from gossamer.report.html.origin import show_origin, show_settings, write_report_command
 from gossamer.report.html.overview import KIND_TEXTS, NOT_FINISHED, summarise_run
 from gossamer.report.html.page import PageHead, write_page
 from gossamer.report.html.quality import show_quality
@@ -46,7 +46,7 @@ def write_report(
             raise GossamerError(f"{folder} holds a reproduction of the paper; --compare takes run directories")
         head, sections = _report_reproduction(folder)
     else:
-        head, sections = _report_runs(folder, others, with_predictions)
+        head, sections = _report_runs(folder, others, out, with_predictions)
     target = out or folder / REPORT_FILE
     if target.is_dir():
         raise GossamerError(f"{target} is a folder; --out takes the file to write, such as {target / REPORT_FILE}")
@@ -71,23 +71,28 @@ def _find_parts(folder: Path) -> list[Path]:
 
 
 def _report_reproduction(folder: Path) -> tuple[PageHead, list[PageSection]]:
-    found, parts = _find_parts(folder), []
+    found, parts, quick = _find_parts(folder), [], []
     for path in found:
         outcome = verdicts.read(path / "claims.json")
         if outcome.name not in verdicts.TITLES:
             raise GossamerError(f"{path / 'claims.json'} is of no part of the paper: {outcome.name!r}")
         title, verdict = verdicts.TITLES[outcome.name], verdicts.verdict(outcome.claims)
-        parts.append(ReproducedPart(outcome.name, title, verdict, outcome.claims, sorted(path.glob("*.png"))))
+        pictures, options = sorted(path.glob("*.png")), verdicts.find_options(outcome)
+        parts.append(ReproducedPart(outcome.name, title, verdict, outcome.claims, pictures, options))
+        quick.append(bool(outcome.quick))
     whole = found != [folder]
     missing = [title for name, title in verdicts.TITLES.items() if whole and folder / name not in found]
     head = PageHead(
         "The paper, reproduced",
-        'Scardapane, Spinelli and Di Lorenzo (2021), "Distributed training of graph convolutional networks"',
+        'Scardapane, Spinelli and Di Lorenzo (2021), "Distributed training of graph convolutional networks"'
+        + (f"; {'quick' if all(quick) else 'quick in part'}, with fewer steps and points" if any(quick) else ""),
     )
-    return head, show_reproduction(parts, missing, folder if whole else folder.parent)
+    return head, show_reproduction(parts, missing, folder, whole)
 
 
-def _report_runs(folder: Path, others: Sequence[Path], with_predictions: bool) -> tuple[PageHead, list[PageSection]]:
+def _report_runs(
+    folder: Path, others: Sequence[Path], out: Path | None, with_predictions: bool
+) -> tuple[PageHead, list[PageSection]]:
     facts = read_run_facts(folder)
     runs = [facts, *map(read_run_facts, others)]
     held_out, missing = _judge(facts) if with_predictions else (None, NO_PREDICTIONS)
@@ -110,7 +115,7 @@ def _report_runs(folder: Path, others: Sequence[Path], with_predictions: bool) -
         show_memberships(facts),
         show_findings(facts),
         show_settings(facts),
-        show_origin(facts),
+        show_origin(facts, write_report_command(facts, others, out, with_predictions)),
     ]
     return PageHead(title, lead), [one for one in sections if one is not None]
 

@@ -1,6 +1,7 @@
 """`gossamer reproduce`: the paper's figures, tables and theorem, measured again and put beside its claims."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -70,6 +71,7 @@ def reproduce(
     from gossamer.report import bars, terminal
 
     parent = out or Path("reproduction/quick" if quick else "reproduction")
+    repetitions = seeds or verdicts.DEFAULT_SEEDS[quick]
     outcomes, left_out = [], []
     experiments = load_experiments()
     for name in experiments if what == "all" else [what]:
@@ -77,7 +79,8 @@ def reproduce(
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with bars.sweep_bar(err, name) as progress:
-                outcomes.append(experiments[name](folder, quick, seeds or (2 if quick else 10), progress))
+                made = experiments[name](folder, quick, repetitions, progress)
+                outcomes.append(replace(made, quick=quick, seeds=repetitions))
         except GossamerError as error:  # such as a data set that is not here: the other parts do not need it
             left_out.append(f"{name}: {error}")
             err.print(f"[yellow]left out:[/] {escape(left_out[-1])}", highlight=False, soft_wrap=True)

@@ -32,9 +32,11 @@ class Outcome:
     name: str
     claims: list[Claim]
     files: list[str]
+    quick: bool | None = None  # fewer steps and points; this and `seeds`: None in files of older versions
+    seeds: int | None = None  # repetitions that were asked for
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ TITLES = {
     "table2": "Table II, traffic",
     "theory": "Theorem 2",
 }
+DEFAULT_SEEDS = {False: 10, True: 2}  # repetitions, by whether it is quick
 
 
 def verdict(claims: Sequence[Claim]) -> str:
@@ -56,6 +57,15 @@ def save(folder: Path, outcomes: Sequence[Outcome]) -> None:
     write_atomically(folder / "summary.md", "\n".join([f"{summary_table(whole)}\n", *parts]).encode())
 
 
+def find_options(outcome: Outcome) -> list[str] | None:
+    """Options of `gossamer reproduce` that an outcome was made with; None if that is not known."""
+    if outcome.quick is None:
+        return None
+    words = ["--quick"] if outcome.quick else []
+    own = outcome.seeds is not None and outcome.seeds != DEFAULT_SEEDS[outcome.quick]
+    return [*words, "--seeds", str(outcome.seeds)] if own else words
+
+
 def to_dict(outcome: Outcome) -> dict[str, Any]:
     """The object of `--json`."""
     return {**outcome.to_dict(), "verdict": verdict(outcome.claims)}
@@ -64,7 +74,10 @@ def to_dict(outcome: Outcome) -> dict[str, Any]:
 def from_dict(stored: Any) -> Outcome:
     """Read an outcome from its object of `--json`, without the verdict."""
     try:
-        return Outcome(stored["name"], [Claim(**claim) for claim in stored["claims"]], stored["files"])
+        claims, quick, seeds = [Claim(**claim) for claim in stored["claims"]], stored.get("quick"), stored.get("seeds")
+        if not isinstance(quick, bool | None) or type(seeds) not in (int, type(None)):
+            raise TypeError(f"quick is {quick!r}, seeds is {seeds!r}")
+        return Outcome(stored["name"], claims, stored["files"], quick, seeds)
     except (KeyError, TypeError) as error:
         raise GossamerError(f"expected name, claims and files of a part: {error}") from None
 

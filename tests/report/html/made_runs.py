@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def lengthen(source: Path, folder: Path, evaluations: int) -> Path:
     return folder
 
 
-def reproduce_fake(folder: Path) -> Path:
+def reproduce_fake(folder: Path, **made: Any) -> Path:
     """A folder as `gossamer reproduce` writes it, with two parts that were never measured."""
     from matplotlib.figure import Figure
 
@@ -79,6 +80,6 @@ def reproduce_fake(folder: Path) -> Path:
             Claim(f"the paper's number of {name} is {HOSTILE}", "17.5 %", holds),
             Claim("more", "1", True, ours=True),
         ]
-        outcomes.append(Outcome(name, claims, [f"{name}.png"]))
+        outcomes.append(Outcome(name, claims, [f"{name}.png"], **made))
     verdicts.save(folder, outcomes)
     return folder

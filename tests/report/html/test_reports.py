@@ -1,5 +1,6 @@
 """Reports of runs: every section, whatever the run is called, in few bytes, the same each time."""
 
+import html
 import json
 import re
 import shutil
@@ -99,7 +100,7 @@ def test_bytes_of_agents_add_up_to_those_of_the_run(run: Path) -> None:
 
 def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
     first = write_report(run, out=tmp_path / "a" / "first.html").path.read_bytes()
-    assert write_report(run, out=tmp_path / "second.html").path.read_bytes() == first
+    assert write_report(run, out=tmp_path / "a" / "first.html").path.read_bytes() == first
 
 
 def test_real_values_have_errors_in_place_of_confusions(tmp_path: Path) -> None:
@@ -137,9 +138,18 @@ def test_an_audit_is_found(run: Path) -> None:
     audit_run(run, AuditOptions(curious=[1], attack=False))
     written = write_report(run)
     text = Reader(written.path).text
+    content = (run / "run.json").read_text()
+    longer = json.loads(content)
+    longer["settings"]["steps"] = 9
+    (run / "run.json").write_text(json.dumps(longer))
+    assert "Audited at step 6 of 9" in Reader(write_report(run).path).text
+    (run / "run.json").write_text(content)
     (run / "audit.json").unlink()
     assert "What the audit found" in written.sections
     assert "Algebra: over 6 steps" in text
+    assert "Audited at step" not in text
+    assert f"gossamer audit {run} --observer 1 --no-attack" in text
+    assert "up to rounding" in text
     assert "What the audit found" not in write_report(run).sections
 
 
@@ -298,6 +308,49 @@ def test_a_reproduction(tmp_path: Path, run: Path) -> None:
     assert write_report(folder / "fig2").sections == ["Verdicts", "Fig. 2, sparsity of C", "How to reproduce"]
     with pytest.raises(GossamerError, match="--compare takes run directories"):
         write_report(folder, [run])
+
+
+def find_commands(path: Path) -> list[str]:
+    """Command lines of a page."""
+    blocks = re.findall(r"<pre><code>(.*?)</code></pre>", path.read_text(), re.DOTALL)
+    return [line for block in blocks for line in html.unescape(block).splitlines()]
+
+
+def test_a_reproduction_says_how_it_was_made(tmp_path: Path) -> None:
+    quick = write_report(reproduce_fake(tmp_path / "rep", quick=True, seeds=3))
+    assert find_commands(quick.path) == [
+        "gossamer reproduce fig2 --quick --seeds 3 --out rep-again",
+        "gossamer reproduce fig6 --quick --seeds 3 --out rep-again",
+        f"gossamer report {tmp_path / 'rep'}",
+    ]
+    text = Reader(quick.path).text
+    assert "; quick, with fewer steps and points" in text
+    assert "Fig. 3 and Table I, accuracy and loss; Fig. 4, few links; Fig. 5" in text
+    part = write_report(tmp_path / "rep" / "fig6")
+    assert find_commands(part.path)[0] == "gossamer reproduce fig6 --quick --seeds 3 --out fig6-again"
+    full = write_report(reproduce_fake(tmp_path / "full", quick=False, seeds=10))
+    assert find_commands(full.path)[0] == "gossamer reproduce fig2 --out full-again"
+    old = write_report(reproduce_fake(tmp_path / "old"))
+    assert "Add --quick if it was made with it" in Reader(old.path).text
+    assert "quick, with fewer" not in Reader(old.path).text
+
+
+def test_the_command_of_a_page_is_its_own(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(run, "-run")
+    page = write_report(Path("-run"), [run], Path("page.html"), with_predictions=False).path
+    assert find_commands(page)[-1] == f"gossamer report ./-run --compare {run} --out page.html --no-predictions"
+    assert find_commands(write_report(run).path)[-1] == f"gossamer report {run}"
+
+
+def test_one_agent_has_no_ranks_and_threads_are_named(tmp_path: Path) -> None:
+    alone = train_small(tmp_path / "alone", agents=1, steps=2, threads=1)
+    page = write_report(alone, with_predictions=False).path
+    trained, _ = find_commands(page)
+    assert trained.startswith("gossamer train digits --agents 1 ")
+    assert "--threads 1" in trained
+    assert "On two ranks" not in Reader(page).text
+    assert "up to rounding" not in Reader(page).text
 
 
 def test_mistakes_are_named(run: Path, tmp_path: Path) -> None:

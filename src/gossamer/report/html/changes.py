@@ -68,8 +68,10 @@ def show_findings(facts: RunFacts) -> PageSection | None:
         return None
     who = ", ".join(map(str, found.observers))
     one = len(found.observers) == 1
+    last = facts.settings.steps
+    at = f" Audited at step {found.steps:,} of {last:,}." if found.steps != last else ""
     parts = [
-        note(f"What {'agent' if one else 'the coalition of agents'} {who} could learn about the others' vertices.")
+        note(f"What {'agent' if one else 'the coalition of agents'} {who} could learn about the others' vertices.{at}")
     ]
     rows: list[list[Content]] = [
         [

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from gossamer.report.style import AGENT_COLOURS
@@ -90,6 +91,11 @@ def list_agents_as_text(agents: Sequence[int]) -> Markup:
 def show_code(text: str) -> str:
     """A block of commands, to be copied."""
     return f"<pre><code>{escape(text)}</code></pre>"
+
+
+def protect(path: Path) -> str:
+    """A path as a word of a command, which is no option whatever its name."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def draw(kind: str, spec: Mapping[str, Any], label: str, look: str = "") -> str:

@@ -1,11 +1,23 @@
 """Settings and versions of a run, and how to reproduce it."""
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gossamer.data.tasks import Task
 from gossamer.report.html.facts import SCRIPT_NAME, RunFacts
-from gossamer.report.html.markup import Content, PageSection, concatenate, note, paragraph, show_code, tabulate, unfold
+from gossamer.report.html.markup import (
+    Content,
+    PageSection,
+    concatenate,
+    note,
+    paragraph,
+    protect,
+    show_code,
+    tabulate,
+    unfold,
+)
 from gossamer.runs.presets import fit_defaults
 from gossamer.runs.run_json import GOSSAMER_VERSION
 from gossamer.runs.settings import Settings, make_settings
@@ -56,7 +68,7 @@ def write_options(settings: Settings, task: Task | None) -> list[str]:
     words = []
     for name, value in find_chosen(settings, task).items():
         flag = f"--{name.replace('_', '-')}"
-        if value is None or name == "threads":
+        if value is None:
             continue
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{name.replace('_', '-')}")
@@ -65,8 +77,8 @@ def write_options(settings: Settings, task: Task | None) -> list[str]:
     return words
 
 
-def show_origin(facts: RunFacts) -> PageSection:
-    """Command lines, data set, seed and versions."""
+def show_origin(facts: RunFacts, report: str) -> PageSection:
+    """Command lines, `report` the page's own, then data set, seed and versions."""
     settings, data = facts.settings, facts.manifest.data
     versions: list[list[Content]] = [[name, version] for name, version in facts.manifest.versions.items()]
     facts_of_data: list[list[Content]] = [
@@ -77,7 +89,12 @@ def show_origin(facts: RunFacts) -> PageSection:
         ["run directory", facts.name],
         ["this report by", f"gossamer {GOSSAMER_VERSION}"],
     ]
+    commands = [*write_commands(facts), *_write_audit(facts), ("This page", report)]
     remarks = []
+    if any("torchrun" in command for _, command in commands):
+        remarks.append("Ranks agree with one process up to rounding.")
+    if settings.threads:
+        remarks.append("The bits depend on the number of threads, too.")
     if facts.memberships:
         remarks.append("When agents leave and join depends on the machine: the same command gives another timeline.")
     elif not data.fingerprint:
@@ -86,7 +103,7 @@ def show_origin(facts: RunFacts) -> PageSection:
         "reproduce",
         "How to reproduce",
         concatenate(
-            *(paragraph(words) + show_code(command) for words, command in write_commands(facts)),
+            *(paragraph(words) + show_code(command) for words, command in commands),
             *map(note, remarks),
             tabulate("Data and seed", ["what", "value"], facts_of_data, "settings", (1,)),
             tabulate("Versions that the run was made with", ["package", "version"], versions, "settings", (1,)),
@@ -102,13 +119,12 @@ def _explain_no_fingerprint(facts: RunFacts) -> str:
 
 def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
     """Command lines that make the run again, each with what it does."""
-    settings, name = facts.first_settings, facts.name
+    settings, name = facts.first_settings, protect(Path(facts.name))
     whole = [settings.dataset, *write_options(settings, facts.manifest.data.task)]
 
     def join(*words: str) -> str:
         return shlex.join(words)
 
-    report = ("This page", join("gossamer", "report", str(facts.given)))
     train = join("gossamer", "train", *whole)
     if facts.kind == "launch":
         script = ["--script", str(facts.folder / SCRIPT_NAME)] if facts.scripted else []
@@ -117,11 +133,11 @@ def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
             secrets = str(facts.folder / "secrets.json")
             same = join("gossamer", "train", *whole, "--secrets", secrets)
             found.append(("The same bits, simulated with the secrets of this run", same))
-        return [*found, report]
+        return found
     if facts.kind == "cluster":
         cut = join("gossamer", "shard", *whole, "--ranks", "N", "--out", name)
         ranks = join("torchrun", "--nproc-per-node", "N", "-m", "gossamer", "cluster", name)
-        return [("Shares cut for N ranks, then trained by them", f"{cut}\n{ranks}"), report]
+        return [("Shares cut for N ranks, then trained by them", f"{cut}\n{ranks}")]
     if facts.kind == "gather":
         cut = join("gossamer", "shard", *whole, "--out", "shards")
         gathered = f"gossamer gather shards/agent-* --out {shlex.quote(name)}"
@@ -129,12 +145,10 @@ def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
         if not facts.manifest.data.fingerprint:
             return [
                 ("Gathered from the agents' folders", "gossamer gather AGENT... --out " + shlex.quote(name)),
-                report,
             ]
         return [
             ("Peers, then gathered", peers),
             ("All agents in one process, with other random numbers", train),
-            report,
         ]
     if facts.kind == "peer":
         return [
@@ -142,7 +156,27 @@ def write_commands(facts: RunFacts) -> list[tuple[str, str]]:
                 "Gathered with all other agents' folders, the report covers the whole run",
                 "gossamer gather AGENT... --out RUN",
             ),
-            report,
         ]
-    ranks = join("torchrun", "--nproc-per-node", "2", "-m", "gossamer", "cluster", *whole)
-    return [("In one process", train), ("On two ranks", ranks), report]
+    found = [("In one process", train)]
+    if settings.agents > 1:
+        ranks = join("torchrun", "--nproc-per-node", "2", "-m", "gossamer", "cluster", *whole)
+        found.append(("On two ranks", ranks))
+    return found
+
+
+def write_report_command(facts: RunFacts, others: Sequence[Path], out: Path | None, with_predictions: bool) -> str:
+    """The command that writes the page."""
+    words = ["gossamer", "report", protect(facts.given)]
+    words += [word for other in others for word in ("--compare", protect(other))]
+    words += [] if out is None else ["--out", protect(out)]
+    return shlex.join([*words, *([] if with_predictions else ["--no-predictions"])])
+
+
+def _write_audit(facts: RunFacts) -> list[tuple[str, str]]:
+    found = facts.audit
+    if found is None:
+        return []
+    who = ",".join(map(str, found.observers))
+    words = ["--observer" if len(found.observers) == 1 else "--coalition", who]
+    words += [] if found.attacked_steps else ["--no-attack"]
+    return [("The audit", shlex.join(["gossamer", "audit", protect(facts.given), *words]))]

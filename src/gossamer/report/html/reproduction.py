@@ -13,6 +13,7 @@ from gossamer.report.html.markup import (
     concatenate,
     note,
     paragraph,
+    protect,
     render,
     show_code,
     tabulate,
@@ -32,10 +33,14 @@ class ReproducedPart:
     verdict: str
     claims: Sequence[ClaimRow]
     pictures: Sequence[Path]
+    options: Sequence[str] | None  # of gossamer reproduce; None: not known of files of older versions
 
 
-def show_reproduction(parts: Sequence[ReproducedPart], missing: Sequence[str], folder: Path) -> list[PageSection]:
-    """A section of all verdicts, and one for each part; `missing` are the titles of those that are not there."""
+def show_reproduction(
+    parts: Sequence[ReproducedPart], missing: Sequence[str], folder: Path, whole: bool
+) -> list[PageSection]:
+    """A section of all verdicts, and one for each part; `missing` are the titles of those that are not there. The
+    page is of `folder`, which holds the `whole` paper's parts or one."""
     rows: list[list[Content]] = []
     for part in parts:
         papers = [claim for claim in part.claims if not claim.ours]
@@ -49,9 +54,9 @@ def show_reproduction(parts: Sequence[ReproducedPart], missing: Sequence[str], f
         "claims",
         (1,),
     )
-    lacking = note(f"Not reproduced in this folder: {', '.join(missing)}.") if missing else ""
+    lacking = note(f"Not reproduced in this folder: {'; '.join(missing)}.") if missing else ""
     first = PageSection("summary", "Verdicts", table + lacking)
-    return [first, *map(_show_part, parts), _show_how(folder)]
+    return [first, *map(_show_part, parts), _show_how(parts, folder, whole and not missing)]
 
 
 def _show_part(part: ReproducedPart) -> PageSection:
@@ -71,10 +76,25 @@ def _verdict(text: str) -> Markup:
     return Markup(f'<span class="{kind}">{render(text)}</span>')
 
 
-def _show_how(folder: Path) -> PageSection:
-    command = shlex.join(["gossamer", "reproduce", "all", "--out", str(folder)])
-    words = (
-        "What the folder holds is not computed again. Add --quick if it was made with it: fewer steps and points. "
-        f"This page was written by gossamer {GOSSAMER_VERSION}."
+def _show_how(parts: Sequence[ReproducedPart], folder: Path, all_there: bool) -> PageSection:
+    """Commands that compute the parts again, in a new folder: what is in a folder is not computed again."""
+    out = f"{folder.resolve().name}-again"
+    made = [tuple(part.options or ()) for part in parts]
+    names = ["all"] if all_there and len({*made}) == 1 else [part.name for part in parts]
+    commands = [
+        shlex.join(["gossamer", "reproduce", name, *options, "--out", out])
+        for name, options in zip(names, made, strict=False)
+    ]
+    words = [] if all(part.options is not None for part in parts) else ["Add --quick if it was made with it."]
+    words.append("In the folder itself nothing would be computed again.")
+    report = show_code(shlex.join(["gossamer", "report", protect(folder)]))
+    return PageSection(
+        "reproduce",
+        "How to reproduce",
+        concatenate(
+            show_code("\n".join(commands)),
+            paragraph(" ".join(words)),
+            paragraph(f"This page, by gossamer {GOSSAMER_VERSION}"),
+            report,
+        ),
     )
-    return PageSection("reproduce", "How to reproduce", show_code(command) + paragraph(words))
