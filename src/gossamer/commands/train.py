@@ -157,7 +157,9 @@ def _resume(folder: Path, steps: int | None, tensorboard: Path | None, watch: Wa
     with (
         keep_memory(),
         show_progress() as (display, should_stop, _),
-        follow_training(watch, folder.name, display, should_stop, lambda: directory.read_references(folder)) as show,
+        follow_training(
+            watch, folder.name, display, should_stop, lambda: directory.read_references(folder), folder
+        ) as show,
     ):
         if directory.is_unfinished_launch(folder):
             return launching.simulate_rest(folder, steps, observers, should_stop, show)

@@ -173,15 +173,16 @@ def follow_training(
     display: "Display",
     should_stop: "ShouldStop",
     read_references: "Callable[[], dict[str, list[Record]]]" = dict,
+    folder: Path | None = None,
 ) -> "Iterator[Display]":
     """A display that shows the models of this process to those who watch, too; `read_references` gives the evaluations
-    of references that have been trained before."""
+    of references that have been trained before, and `folder` is the run directory that is resumed."""
     if watch is None:
         yield display
         return
     from gossamer.report.live.simulation import SimulationSource
 
-    source = SimulationSource(watch.feed, watch.log, title, read_references())
+    source = SimulationSource(watch.feed, watch.log, title, read_references(), folder)
     with publish(watch, source, should_stop):
         yield join_displays(display, source.follow)
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,13 +134,15 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     graph, stop = make_small_graph(), iter([False, False, False, False, False, True]).__next__
     stopped = gossamer.train(graph, out=tmp_path / "run", should_stop=stop, **OPTIONS)
     assert not stopped.complete
-    feed = SeenFeed()
-    source = SimulationSource(feed, LogLines(), "small", read_references(tmp_path / "run"))
+    feed, before = SeenFeed(), time.time() - 1000
+    os.utime(tmp_path / "run" / "checkpoint.safetensors", (before, before))
+    source = SimulationSource(feed, LogLines(), "small", read_references(tmp_path / "run"), tmp_path / "run")
     with source.publisher:
         result = gossamer.resume(tmp_path / "run", graph=graph, display=source.follow)
         source.end(result.complete)
     assert [one["step"] for one in feed.last["evaluations"]] == [0, 2, 4, 6]
     assert feed.last["seconds"] == result.run.seconds
+    assert (feed.last["agents"][0]["checkpoint_age"] or 0.0) >= 1000  # none was made since
     again = SimulationSource(SeenFeed(), LogLines(), "small", read_references(tmp_path / "run"))
     with again.publisher:
         gossamer.resume(tmp_path / "run", steps=6, graph=graph, display=again.follow)

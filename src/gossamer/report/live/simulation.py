@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.publisher import Publisher
 from gossamer.report.live.traffic import LinkTraffic, count_mixed, view_links, view_simulated
 from gossamer.report.live.view import CertificateView, EvaluationView, RunView, starting_view
+from gossamer.runs.checkpoints import NEWEST
 from gossamer.runs.observers import Observer
 from gossamer.runs.records import Record, Reference
 from gossamer.runs.run import Run
@@ -64,14 +66,19 @@ class SimulationSource:
     """Follows the models that are trained in this process, as a display of `gossamer.train` (`follow`)."""
 
     def __init__(
-        self, feed: Feed, log: LogLines, title: str, references: Mapping[str, list[Record]] | None = None
+        self,
+        feed: Feed,
+        log: LogLines,
+        title: str,
+        references: Mapping[str, list[Record]] | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """`references` are evaluations of those that have been trained before."""
+        """`references` are evaluations of those that have been trained before; `folder` is resumed."""
         self._log, self._title, self._state, self._activity = log, title, "starting", ""
         self._began: float | None = None  # while the network trains
         self._followed: _Followed | None = None
         self._step = 0
-        self._checkpoint_at: float | None = None
+        self._checkpoint_at = None if folder is None else _find_checkpoint_time(folder)
         self._references = {name: list(map(view_evaluation, found)) for name, found in (references or {}).items()}
         self.publisher = Publisher(feed, self._build)
         log.on_line = self.publisher.hurry
@@ -112,7 +119,7 @@ class SimulationSource:
         self._began = None
 
     def _note_checkpoint(self, run: Run) -> None:
-        self._checkpoint_at = time.monotonic()
+        self._checkpoint_at = time.time()
 
     def _add(self, found: list[EvaluationView], record: Record) -> None:
         found.append(view_evaluation(record))
@@ -125,7 +132,7 @@ class SimulationSource:
         run = followed.run
         trains = self._state == "training" and not run.complete
         state = "training" if trains else "stopped" if self._state == "stopped" else "finished"
-        age = None if self._checkpoint_at is None else now - self._checkpoint_at
+        age = None if self._checkpoint_at is None else max(0.0, time.time() - self._checkpoint_at)
         links = view_links(followed.traffic, step, count_mixed(run.settings, step))
         return {
             "title": followed.title,
@@ -147,3 +154,11 @@ class SimulationSource:
             "certificate": followed.certificate,
             "log": self._log.last(),
         }
+
+
+def _find_checkpoint_time(folder: Path) -> float | None:
+    """Time of the newest checkpoint of a run directory, in seconds since 1970."""
+    try:
+        return (folder / NEWEST).stat().st_mtime
+    except OSError:
+        return None
