@@ -120,6 +120,14 @@ def test_docstrings_keep_their_lists(site: Path) -> None:
     assert names == set(importlib.import_module("gossamer.observers").__all__)
 
 
+def test_names_of_topology_lead_to_functions(site: Path) -> None:
+    """`design` is a module, too."""
+    page = (site / "reference" / "topology.html").read_text()
+    assert page.count('id="gossamer.topology.design.design"') == 1
+    assert 'id="gossamer.topology.design"' not in page
+    assert len(re.findall(r'id="gossamer\.topology\.(?:design\.)?(?:Design|certify_design|fastest_mixing)"', page)) == 3
+
+
 def test_options_are_shown_with_their_values_and_opposites(site: Path) -> None:
     commands = (site / "reference" / "commands.html").read_text()
     assert "<code>--predictions, --no-predictions</code>" in commands
