@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,19 @@ def train_labels(folder: Path) -> Path:
     graph = gossamer.make_graph("labels", edges, features, features[:, :2] > 0, class_names=names, **masks)
     graph.save(folder.parent / "labels.npz")
     gossamer.train(str(folder.parent / "labels.npz"), out=folder, **{**SMALL, "baselines": False})  # type: ignore[arg-type]
+    return folder
+
+
+def train_classes(folder: Path, names: Sequence[str]) -> Path:
+    """A finished run on a small graph with classes of such names, kept as a file beside it."""
+    random = np.random.default_rng(0)
+    labels = np.arange(20 * len(names)) // 3 % len(names)
+    features = labels[:, None] + random.normal(size=(len(labels), 3))
+    edges = np.array([(i, i + 1) for i in range(len(labels) - 1)])
+    masks = {name: np.arange(len(labels)) % 3 == k for k, name in enumerate(("train", "validation", "test"))}
+    graph = gossamer.make_graph("classes", edges, features, labels, class_names=tuple(names), **masks)
+    graph.save(folder.parent / "classes.npz")
+    gossamer.train(str(folder.parent / "classes.npz"), out=folder, **{**SMALL, "baselines": False})  # type: ignore[arg-type]
     return folder
 
 

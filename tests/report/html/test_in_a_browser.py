@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from report.conftest import OpenPage
 from report.expectations import Page, expect
-from report.html.made_runs import HOSTILE, reproduce_fake, train_small
+from report.html.made_runs import HOSTILE, reproduce_fake, train_classes, train_small
 
 from gossamer.reporting import write_report
 
@@ -90,3 +90,12 @@ def test_a_page_is_printed_dark_on_white_in_dark_mode_too(written: Path, open_pa
 def test_pictures_are_as_wide_as_the_page(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(write_report(reproduce_fake(tmp_path / "paper")).path.as_uri())
     assert page.locator(".picture img").first.evaluate("one => getComputedStyle(one).maxWidth") == "100%"
+
+
+def test_long_names_of_classes_are_wrapped_and_cut_off(tmp_path: Path, open_page: OpenPage) -> None:
+    names = [f"class {c} with a very{'long' * 30} name" for c in range(6)]
+    page = open_page(write_report(train_classes(tmp_path / "run", names)).path.as_uri())
+    table = page.locator("table.confusion").first
+    assert table.locator("thead .class").evaluate_all("all => all.map((one) => one.title)") == names
+    assert table.evaluate("one => one.getBoundingClientRect().width") < 1000
+    assert table.locator("tbody th").first.evaluate("one => one.getBoundingClientRect().width") < 220

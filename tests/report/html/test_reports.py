@@ -71,7 +71,10 @@ def test_a_classification_has_all_sections_and_its_numbers(run: Path) -> None:
     assert set(SECTIONS) | {"Confusion matrix"} == set(written.sections)
     summary = json.loads((run / "run.json").read_text())["summary"]
     for model in ("distributed", "centralised", "graphless"):
-        assert f"{summary[model]['test']['accuracy']:.1%}" in page.text
+        assert f"{100 * summary[model]['test']['accuracy']:.1f}\N{NO-BREAK SPACE}%" in page.text
+    assert not re.search(r"\d%", page.text)
+    assert "Loss over the steps: drawn where scripts may run" in page.text
+    assert "3 agents and 3 links" in page.text
     assert f"{summary['messages']['paper']['rows']:,}" in page.text
     assert "gossamer train digits --agents 3 --hidden 8 --steps 6 --evaluate-every 2" in page.text
     assert "points higher than" in page.text or "points lower than" in page.text or "the same as" in page.text
@@ -110,6 +113,7 @@ def test_real_values_have_errors_in_place_of_confusions(tmp_path: Path) -> None:
     check_alone(page)
     assert "Errors" in written.sections
     assert "mean absolute" in page.text
+    assert not re.search(r"(^|[^\w.])-\d", "".join(re.findall(r"<td[^>]*>([^<]*)</td>", written.path.read_text())))
     assert any('"marks":true' in text for text in page.data)
 
 
@@ -293,6 +297,7 @@ def test_runs_of_other_data_stand_apart(run: Path, tmp_path: Path) -> None:
     values = train_values(tmp_path / "values")
     page = Reader(write_report(run, [values], tmp_path / "both.html").path)
     assert "their scores do not compare" in page.text
+    assert "test, against" not in page.text.partition("Summary")[2].partition("Settings and versions")[0]
 
 
 def test_a_reproduction(tmp_path: Path, run: Path) -> None:

@@ -5,9 +5,19 @@ from collections import Counter
 from gossamer.machine import as_size
 from gossamer.report.html.facts import RunFacts
 from gossamer.report.html.held_out import HeldOut
-from gossamer.report.html.markup import Content, PageSection, concatenate, draw, name_agent, note, paragraph, tabulate
+from gossamer.report.html.markup import (
+    Content,
+    PageSection,
+    concatenate,
+    draw,
+    name_agent,
+    note,
+    paragraph,
+    show_score,
+    tabulate,
+)
 from gossamer.report.live.layout import place_agents
-from gossamer.report.score_text import format_score, label_score
+from gossamer.report.score_text import label_score
 from gossamer.runs.stored_results import StoredMessages
 
 MAP_HEIGHT = 440
@@ -31,7 +41,7 @@ def show_agents(facts: RunFacts, held_out: HeldOut | None, missing: str | None) 
         row: list[Content] = [name_agent(facts.agent_ids[k]), vertices[k] if facts.assignment is not None else None]
         row += [None if own is None else own.labels, degree[k]]
         if held_out is not None and own is not None:
-            row += [format_score(held_out.score, own.scores[mask]) for mask in ("validation", "test")]
+            row += [show_score(held_out.score, own.scores[mask]) for mask in ("validation", "test")]
         if facts.messages is not None:
             row += [as_size(out[k]), as_size(back[k])]
         rows.append(row)

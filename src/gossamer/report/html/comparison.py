@@ -6,9 +6,19 @@ from typing import Any
 from gossamer.machine import as_size
 from gossamer.report.html.evaluations import chart_histories
 from gossamer.report.html.facts import RunFacts
-from gossamer.report.html.markup import Content, Markup, PageSection, concatenate, note, paragraph, render, tabulate
+from gossamer.report.html.markup import (
+    Content,
+    Markup,
+    PageSection,
+    concatenate,
+    note,
+    paragraph,
+    render,
+    show_score,
+    tabulate,
+)
 from gossamer.report.html.overview import MASK_NAMES, format_difference, read_score
-from gossamer.report.score_text import format_score, label_score
+from gossamer.report.score_text import label_score
 from gossamer.report.style import RUN_COLOURS
 from gossamer.runs.settings import Settings
 
@@ -71,14 +81,18 @@ def _compare(chosen: Sequence[tuple[int, str, RunFacts]], titled: bool) -> str:
         table = run.summary.distributed
         own = None if table is None else read_score(table, "test", score)
         row: list[Content] = [_mark(number, name), run.num_agents_as_text, run.steps]
-        row += [None if table is None else format_score("loss", table.train.loss)]
-        row += [None if table is None else format_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
+        row += [None if table is None else show_score("loss", table.train.loss)]
+        row += [None if table is None else show_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
         away = None if base is None or run is first else format_difference(score, own, read_score(base, "test", score))
         sent = None if run.total_bytes is None else as_size(run.total_bytes)
-        row += [away, sent, None if not run.summary.seconds else f"{run.summary.seconds:.1f} s"]
+        row += [
+            *([away] if len(chosen) > 1 else []),
+            sent,
+            None if not run.summary.seconds else f"{run.summary.seconds:.1f} s",
+        ]
         rows.append(row)
     headings = ["run", "agents", "steps", "training loss", *(f"{mask} {label_score(score)}" for mask in MASK_NAMES)]
-    headings += [f"test, against {chosen[0][1]}", "sent", "time"]
+    headings += [*([f"test, against {chosen[0][1]}"] if len(chosen) > 1 else []), "sent", "time"]
     late = [name for _, name, run in chosen if run.unfinished is not None]
     warning = note(f"Not finished: {', '.join(late)}.") if late else ""
     return title + charts + tabulate("Distributed networks", headings, rows) + warning

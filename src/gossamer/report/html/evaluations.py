@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossamer.report.html.facts import RunFacts
-from gossamer.report.html.markup import Content, PageSection, concatenate, draw, note, tabulate, unfold
+from gossamer.report.html.markup import Content, PageSection, concatenate, draw, note, show_score, tabulate, unfold
 from gossamer.report.html.overview import LOWER_IS_BETTER, MASK_NAMES, capitalise
-from gossamer.report.score_text import format_score, label_score
+from gossamer.report.score_text import label_score
 from gossamer.report.style import LABELS
 from gossamer.runs.records import Record
 
@@ -109,8 +109,8 @@ def _tabulate_evaluations(history: Sequence[Record], score: str) -> str:
     rows: list[list[Content]] = [
         [
             record["step"],
-            format_score("loss", record["train"].get("loss")),
-            *(format_score(score, _find(record, mask, score)) for mask in MASK_NAMES),
+            show_score("loss", record["train"].get("loss")),
+            *(show_score(score, _find(record, mask, score)) for mask in MASK_NAMES),
             None if math.isnan(record["disagreement"]) else f"{record['disagreement']:.2e}",
         ]
         for record in shown

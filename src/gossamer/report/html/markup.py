@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from gossamer.report.score_text import format_score
 from gossamer.report.style import AGENT_COLOURS
 from gossamer.report.web.assets import as_script_json
 
@@ -74,6 +75,12 @@ def tabulate(
     )
 
 
+def show_score(name: str, value: float | None) -> str:
+    """A score as charts have it: a minus sign, and a space before the percent sign."""
+    text = format_score(name, value)
+    return EN_DASH if text == "-" else text.replace("-", MINUS).replace("%", "\N{NO-BREAK SPACE}%")
+
+
 def unfold(summary: str, body: str, opened: bool = False) -> str:
     """A part that is folded until it is asked for."""
     return f"<details{' open' * opened}><summary>{escape(summary)}</summary>{body}</details>"
@@ -103,8 +110,8 @@ def draw(kind: str, spec: Mapping[str, Any], label: str, look: str = "") -> str:
     return (
         f'<figure class="{f"drawing {look}".strip()}" data-draw="{kind}" aria-label="{escape(label)}">'
         f'<script type="application/json">{as_script_json(spec)}</script>'
-        f'<noscript><p class="note">{escape(label)}: drawn where scripts may run; the tables have the numbers.</p>'
-        f"</noscript></figure>"
+        f'<noscript><p class="note">{escape(label[:1].upper() + label[1:])}: drawn where scripts may run; the tables '
+        f"have the numbers.</p></noscript></figure>"
     )
 
 

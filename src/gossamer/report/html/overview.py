@@ -15,10 +15,11 @@ from gossamer.report.html.markup import (
     paragraph,
     render,
     show_code,
+    show_score,
     tabulate,
     unfold,
 )
-from gossamer.report.score_text import format_score, label_score
+from gossamer.report.score_text import label_score
 from gossamer.report.style import LABELS
 from gossamer.runs.stored_results import MaskTable, StoredSummary
 
@@ -85,7 +86,7 @@ def _say_result(models: Mapping[str, MaskTable], score: str) -> str:
     own = read_score(models["distributed"], "test", score)
     if own is None:
         return "The score on the test set was not measured."
-    parts = [f"{capitalise(label_score(score))} on the test set: {format_score(score, own)}"]
+    parts = [f"{capitalise(label_score(score))} on the test set: {show_score(score, own)}"]
     others = {"centralised": "the centralised network", "graphless": "the network without the graph"}
     for name, words in others.items():
         other = read_score(models[name], "test", score) if name in models else None
@@ -109,8 +110,8 @@ def _tabulate_scores(models: Mapping[str, MaskTable], score: str) -> str:
     first = next(iter(models))
     rows: list[list[Content]] = []
     for name, table in models.items():
-        row: list[Content] = [name_model(name), format_score("loss", table.train.loss)]
-        row += [format_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
+        row: list[Content] = [name_model(name), show_score("loss", table.train.loss)]
+        row += [show_score(score, read_score(table, mask, score)) for mask in MASK_NAMES]
         away = format_difference(score, read_score(table, "test", score), read_score(models[first], "test", score))
         row += [] if len(models) == 1 else ["" if name == first else away]
         rows.append(row)
@@ -128,7 +129,7 @@ def _tabulate_others(models: Mapping[str, MaskTable], score: str) -> str:
     others = [name for name in type(table).model_fields if name not in (score, "loss")]
     others = [name for name in others if any(read_score(one, "test", name) is not None for one in models.values())]
     rows: list[list[Content]] = [
-        [name_model(name), *(format_score(other, read_score(one, "test", other)) for other in others)]
+        [name_model(name), *(show_score(other, read_score(one, "test", other)) for other in others)]
         for name, one in models.items()
     ]
     return tabulate("Other scores on the test set", ["model", *map(label_score, others)], rows)

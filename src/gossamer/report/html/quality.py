@@ -1,9 +1,22 @@
 """Quality of the predictions: a confusion matrix, counts of each label, or errors of real values."""
 
+from html import escape
+
 from gossamer.array_types import Ints
 from gossamer.report.html.held_out import Errors, HeldOut
-from gossamer.report.html.markup import Content, Markup, PageSection, concatenate, draw, note, render, tabulate, unfold
-from gossamer.report.score_text import format_score
+from gossamer.report.html.markup import (
+    MINUS,
+    Content,
+    Markup,
+    PageSection,
+    concatenate,
+    draw,
+    note,
+    render,
+    show_score,
+    tabulate,
+    unfold,
+)
 
 MOST_CLASS_COLUMNS = 40  # of a confusion matrix; of more classes each has a row of counts only
 SHADES = 10
@@ -39,18 +52,23 @@ def _confusion(counts: Ints, classes: list[str], mask: str) -> str:
         if len(classes) <= MOST_CLASS_COLUMNS:
             row += [_shade(int(count), int(actual[c]), c == other) for other, count in enumerate(counts[c])]
         row += [int(actual[c])]
-        row += [None if share is None else format_score("accuracy", float(share)) for share in (recall, precision)]
+        row += [None if share is None else show_score("accuracy", float(share)) for share in (recall, precision)]
         rows.append(row)
-    columns = classes if len(classes) <= MOST_CLASS_COLUMNS else []
+    columns = list(map(_name_column, classes)) if len(classes) <= MOST_CLASS_COLUMNS else []
     caption = f"{mask.capitalize()} vertices: rows are actual classes, columns predicted ones"
     table = tabulate(caption, ["actual \\ predicted", *columns, "vertices", "recall", "precision"], rows, "confusion")
     return table if columns else note(f"{len(classes)} classes are too many for a matrix.") + table
 
 
+def _name_column(name: str) -> Markup:
+    """A class above its column, cut off where it is long."""
+    return Markup(f'<span class="class" title="{escape(name)}">{escape(name)}</span>')
+
+
 def _shade(count: int, whole: int, right: bool) -> Markup:
     share = count / whole if whole else 0.0
     shade = f"s{round(share * SHADES)}" if count else "s0"
-    title = f"{share:.1%} of the row"
+    title = f"{show_score('accuracy', share)} of the row"
     return Markup(f'<span class="{shade}{" right" * right}" title="{title}">{render(count)}</span>')
 
 
@@ -58,13 +76,15 @@ def _labels(counts: Ints, classes: list[str], mask: str) -> str:
     rows: list[list[Content]] = []
     for name, (both, alarm, miss, neither) in zip(classes, counts.tolist(), strict=True):
         whole = 2 * both + alarm + miss
-        rows.append([name, both, alarm, miss, neither, format_score("f1", 2 * both / whole) if whole else None])
+        rows.append([name, both, alarm, miss, neither, show_score("f1", 2 * both / whole) if whole else None])
     headings = ["label", "found", "false alarms", "missed", "rightly left out", "F1"]
     return tabulate(f"{mask.capitalize()} vertices with each label", headings, rows)
 
 
 def _errors(errors: Errors, mask: str) -> str:
-    rows: list[list[Content]] = [[mask, errors.count, f"{errors.mae:.4g}", f"{errors.rmse:.4g}", f"{errors.bias:+.3g}"]]
+    rows: list[list[Content]] = [
+        [mask, errors.count, f"{errors.mae:.4g}", f"{errors.rmse:.4g}", f"{errors.bias:+.3g}".replace("-", MINUS)]
+    ]
     table = tabulate(
         "Errors: prediction minus target, in the units of the targets",
         ["examples", "numbers", "mean absolute", "root mean square", "mean (bias)"],

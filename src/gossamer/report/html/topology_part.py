@@ -5,7 +5,17 @@ from typing import Any
 from gossamer.machine import as_size
 from gossamer.report.html.agents_part import count_consensus_rounds
 from gossamer.report.html.facts import RunFacts
-from gossamer.report.html.markup import Content, Markup, PageSection, concatenate, draw, note, tabulate, unfold
+from gossamer.report.html.markup import (
+    Content,
+    Markup,
+    PageSection,
+    concatenate,
+    draw,
+    note,
+    show_score,
+    tabulate,
+    unfold,
+)
 from gossamer.topology import TOPOLOGIES
 
 MOST_PAIRS = 60
@@ -70,7 +80,7 @@ def _long(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.1%}"
+    return "unknown" if value is None else show_score("accuracy", value)
 
 
 def show_messages(facts: RunFacts) -> PageSection:
