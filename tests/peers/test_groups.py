@@ -187,6 +187,15 @@ def test_an_agent_without_its_votes_takes_no_part_where_others_may_have_counted_
     assert (start(network, 2, disk).member is not None) == (members == 2)
 
 
+@pytest.mark.parametrize("moved", [{1}, {0, 2}, {1, 2, 3}])
+def test_first_members_that_start_elsewhere_than_their_shards_say_begin_the_run(moved: set[int]) -> None:
+    network = GroupNetwork(Scenario(4, RING, delay=0.05), 0)
+    network.moved |= moved
+    network.run(deadline=120.0)
+    network.check()
+    assert sorted(network.finished) == [0, 1, 2, 3]
+
+
 def test_a_number_is_not_taken_from_a_member_that_is_there() -> None:
     network = GroupNetwork(Scenario(4, ((0, 1), (1, 2), (2, 3))), 0)
     network.is_same = operator.eq
@@ -211,6 +220,8 @@ def test_an_agent_whose_number_is_taken_ends() -> None:
     disk.packed = b""
     with pytest.raises(GossamerError, match="the number 2 now belongs to an agent with another key"):
         start(network, 2, disk)
+    network.is_same = lambda entry, other: True
+    assert start(network, 2, disk).member is None  # with the newer key it asks to be replaced
 
 
 def test_only_keys_that_came_with_a_decision_are_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ class Identity:
         announced = self._read_announced()
         if announced is None:
             contact = self._shard.membership.contact
-            same = contact.key in (None, self.key[:KEY_LENGTH])
+            same = self._secret is None or contact.key in (None, self.key[:KEY_LENGTH])
             announced = {"address": contact.address, "key": self.key if same else str(contact.key)}
             write_atomically(self._run / CONTACT_FILE, to_json(announced).encode(), PRIVATE)
         return announced != {"address": self.address, "key": self.key}
@@ -106,22 +106,14 @@ class Identity:
         """Return whether this agent has the key of an entry with its id."""
         if self._secret is None:
             return True
-        known = entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)
-        return known in (None, self.key[KEY_LENGTH:])
+        return self._find_verify_key(entry) in (None, self.key[KEY_LENGTH:])
 
     def is_same(self, entry: Entry, other: Entry) -> bool:
-        """Return whether two entries with one id are of one agent: of one key or, where there are none, one address."""
-        return self._find_mark(entry) == self._find_mark(other)
+        """Return whether two entries with one id are of one agent: of one key. Without keys numbers alone count."""
+        return self._secret is None or self._find_verify_key(entry) == self._find_verify_key(other)
 
-    def _find_mark(self, entry: Entry) -> str | None:
-        """Digest that tells agents with one number apart."""
-        own = self._shard.membership
-        if self._secret is not None:
-            return entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)
-        if entry.profile:
-            return entry.profile.address
-        contact = own.contact if entry.agent == own.agent else own.neighbours.get(entry.agent)
-        return contact.address if contact else None
+    def _find_verify_key(self, entry: Entry) -> str | None:
+        return entry.profile.key[KEY_LENGTH:] if entry.profile else self.find_founder_key(entry.agent)
 
     def sign(self, term: Term) -> Signatures:
         """The signatures of a membership, by numbers in it."""

@@ -141,7 +141,7 @@ class Sockets:
             self._broken_since.pop(neighbour, None)
             with contextlib.suppress(zmq.ZMQError):
                 socket.disconnect(f"tcp://{before}")
-        if contact.key is not None:
+        if contact.key is not None and self._secret is not None:
             socket.curve_serverkey = contact.key.encode()
             self._senders[contact.key] = neighbour  # a former key stays known: the agent may still use it
         self._addresses[neighbour], self._keys[neighbour] = contact.address, contact.key

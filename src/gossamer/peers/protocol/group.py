@@ -255,25 +255,25 @@ class Group:
             self._decided_at = self._announce_at = now
 
     def _prepare_to_join(self, anew: bool) -> None:
-        """Make a new profile if this agent was removed with the one that it has, or is to join anew: no two are
-        alike."""
-        present = self.term.find(self.agent)
+        """Make a new profile, unlike any before, if this agent was removed with its last one, or is to join anew."""
+        present, fresh = self.term.find(self.agent), Entry(self.agent, self.config.make_profile())
         removed = present != self.entry and self.history.has_had(self.entry)
-        if removed and present is not None and not self.config.is_same(present, self.entry):
+        if not removed and (self.ended or not anew):
+            return
+        if removed and present is not None and not self.config.is_same(present, fresh):
             raise GossamerError(
                 f"the number {self.agent} now belongs to an agent with another key, which took its place while it was "
-                "away: if that is a newer key of this site, put it back; else join with a number that nobody has"
+                "away: put a newer key of this site back, or join with a number that nobody has"
             )
-        if removed or (anew and not self.ended):
-            self.entry = Entry(self.agent, self.config.make_profile())
-            self._store.set_profile(self.entry.packed)
+        self.entry = fresh
+        self._store.set_profile(fresh.packed)
 
     def _may_take_part(self, entry: Entry) -> bool:
-        """Return whether this agent has the key of its entry, and the votes that it cast with it, which go with the
-        profile. Of two members each is in every majority: nothing was decided without the other."""
+        """Return whether this agent has the key of its entry, and the votes cast with it, which go with the profile:
+        without one nobody can tell. Of two members each is in every majority."""
         terms = [one.number for one in self.history.terms if entry in one.entries]
-        knows = entry == self.entry or any(map(self._store.has_entered, terms)) or len(self.term.ids) <= 2
-        return knows and self.config.signs_for(entry)
+        knows = entry == self.entry or not entry.packed or any(map(self._store.has_entered, terms))
+        return (knows or len(self.term.ids) <= 2) and self.config.signs_for(entry)
 
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
