@@ -8,8 +8,7 @@ that still sends messages of the membership before.
 An agent that is not a member asks its neighbours to become one: one that is new, or that was removed while it was away.
 A member whose address or key has changed asks to be replaced by itself; until then it takes part as before, if it still
 has its former key. So does a member that had joined and has lost its checkpoints, once the others have none from before
-it joined: it takes over a neighbour's weights again, and nobody goes back to step 0. Who has asked to leave and was
-removed is at its end.
+it joined: it takes over a neighbour's weights again, and nobody goes back to step 0. Who has left is at its end.
 """
 
 import math
@@ -256,10 +255,11 @@ class Group:
 
     def _prepare_to_join(self, anew: bool) -> None:
         """Make a new profile, unlike any before, if this agent was removed with its last one, or is to join anew."""
-        present, fresh = self.term.find(self.agent), Entry(self.agent, self.config.make_profile())
+        present = self.term.find(self.agent)
         removed = present != self.entry and self.history.has_had(self.entry)
         if not removed and (self.ended or not anew):
             return
+        fresh = Entry(self.agent, self.config.make_profile())
         if removed and present is not None and not self.config.is_same(present, fresh):
             raise GossamerError(
                 f"the number {self.agent} now belongs to an agent with another key, which took its place while it was "
