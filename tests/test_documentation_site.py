@@ -128,6 +128,12 @@ def test_names_of_topology_lead_to_functions(site: Path) -> None:
     assert len(re.findall(r'id="gossamer\.topology\.(?:design\.)?(?:Design|certify_design|fastest_mixing)"', page)) == 3
 
 
+def test_types_of_signatures_lead_to_what_they_are(site: Path) -> None:
+    page = (site / "reference" / "training.html").read_text()
+    for name in ("Result", "api.Display", "runs.options.Options", "runs.run.Run", "runs.run.StartRun"):
+        assert re.search(rf'<span class="n"><a [^>]*href="#gossamer\.{re.escape(name)}"', page), name
+
+
 def test_options_are_shown_with_their_values_and_opposites(site: Path) -> None:
     commands = (site / "reference" / "commands.html").read_text()
     assert "<code>--predictions, --no-predictions</code>" in commands
