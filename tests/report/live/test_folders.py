@@ -17,6 +17,7 @@ from gossamer.errors import GossamerError
 from gossamer.report.live.folders import FolderSource
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.view import RunView
+from gossamer.runs.directory import lock_run
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import make_settings
 
@@ -104,6 +105,8 @@ def test_time_of_a_run_that_was_resumed_goes_on(tmp_path: Path) -> None:
     (folder / ".lock").unlink()
     assert look(make_source(folder))["seconds"] == stopped.run.seconds
     resumed_at, seconds = time.time() + 100, []
+    with lock_run(folder):  # a process that loads the data
+        assert look(make_source(folder))["seconds"] == stopped.run.seconds
     os.utime(folder / "checkpoint.safetensors", (resumed_at - 50, resumed_at - 50))
 
     def watch(step: int, loss: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from gossamer.agents.scores import choose_score
 from gossamer.data.tasks import infer_stored_task
 from gossamer.errors import GossamerError
-from gossamer.files import is_in_use
+from gossamer.files import LOCK, is_in_use
 from gossamer.report.live.certificates import view_stored_certificate
 from gossamer.report.live.evaluations import EvaluationFile, view_evaluation
 from gossamer.report.live.layout import Positions, place_agents
@@ -73,14 +73,17 @@ class WatchedDirectory:
         return "training the references" if self.state == "training" and self.trained else ""
 
     def count_seconds(self, now: float) -> float:
-        """Seconds of training: those of the newest checkpoint, and while the run goes on those since then or since it
-        was resumed."""
+        """Seconds of training: those of the newest checkpoint, and while the run goes on those since then, or since it
+        was resumed. A process that resumes it takes the lock first and writes run.json when it has loaded its data."""
         known = float(self.manifest.summary.get("seconds") or 0.0)
         if self.manifest.complete:
             return known
         if not self.running or self.trained:
             return max(known, self._kept[1])
-        return self._kept[1] + max(0.0, now - max(self._read_at, self._checkpoint_at) / 1e9)
+        began, locked = max(self._read_at, self._checkpoint_at), 0
+        with contextlib.suppress(OSError):
+            locked = (self.folder / LOCK).stat().st_mtime_ns
+        return self._kept[1] + (0.0 if locked > began else max(0.0, now - began / 1e9))
 
     @property
     def state(self) -> str:
