@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_the_commands_of_its_readme_run_as_they_stand(tmp_path: Path) -> None:
     readme = (project / "README.md").read_text()
     assert readme.startswith("# hospitals\n")
     lines = [line for block in re.findall(r"```bash\n(.*?)```", readme, re.DOTALL) for line in block.splitlines()]
-    assert len(lines) == 6
+    assert len(lines) == 9
     for line in lines:
         program, *arguments = shlex.split(line)
         if program == "python":
@@ -37,6 +38,8 @@ def test_the_commands_of_its_readme_run_as_they_stand(tmp_path: Path) -> None:
             done = subprocess.run(
                 command, cwd=project, capture_output=True, text=True, timeout=240, env=threads, check=False
             )
+        elif arguments[0] == "watch":  # stays until Ctrl-C
+            done = interrupt_when_served([sys.executable, "-m", "gossamer", *arguments], project)
         else:
             done = run(*arguments, cwd=project)
         assert done.returncode == 0, f"{line}: {done.stderr}"
@@ -46,6 +49,18 @@ def test_the_commands_of_its_readme_run_as_they_stand(tmp_path: Path) -> None:
     with (project / "runs/first/predictions.csv").open() as predictions:
         assert predictions.readline().startswith("vertex,agent,class")
         assert predictions.readline().startswith("patient-0,0,")
+
+
+def interrupt_when_served(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that serves a page until it has printed its address; then press Ctrl-C."""
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        printed = ""
+        while "http://" not in printed and (line := process.stderr.readline()):
+            printed += line
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    return subprocess.CompletedProcess(command, process.returncode, "", printed + rest)
 
 
 @pytest.mark.parametrize(
