@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import math
 import os
 import re
@@ -221,6 +222,9 @@ def test_a_failure_is_logged_once_and_never_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(feed, "latest", lambda: 1 / 0)
+    logger = logging.getLogger("gossamer")  # a command that ran before in this process may have configured it
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
     with caplog.at_level("DEBUG", "gossamer"):
         assert [raw(url, b"GET /view.json HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(3)] == 3 * [b""]
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
