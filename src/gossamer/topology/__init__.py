@@ -11,6 +11,7 @@ The code is organised as follows:
     sweep         designs for many gaps
     certificate   measurements of a topology, for people and for programs
     restriction   fewer links than the data graph needs
+    routes        paths along links for data edges between agents without one
     checks        checks of links and of a design's input
 Here stand the choices of `--topology` and `--mixing`, each a table by name. A new topology is one value in TOPOLOGIES.
 """
@@ -39,6 +40,7 @@ from gossamer.topology.families import (
 )
 from gossamer.topology.fastest import Progress, fastest_mixing, fastest_weights
 from gossamer.topology.restriction import carried_edges, drop_links
+from gossamer.topology.routes import Path, Routes, connected_pairs, count_hops, link_load, plan_routes
 from gossamer.topology.sweep import RADII, Sweep, SweepPoint, draw_shared_edges, sweep_gaps
 from gossamer.topology.weights import max_degree_weights, metropolis_weights
 
@@ -51,7 +53,9 @@ __all__ = [
     "Design",
     "Links",
     "Matrix",
+    "Path",
     "Progress",
+    "Routes",
     "Sweep",
     "SweepPoint",
     "Topology",
@@ -62,7 +66,9 @@ __all__ = [
     "check_assumptions",
     "check_shared_edges",
     "complete",
+    "connected_pairs",
     "count_components",
+    "count_hops",
     "design",
     "draw_shared_edges",
     "drop_links",
@@ -71,10 +77,12 @@ __all__ = [
     "fastest_weights",
     "grid",
     "line",
+    "link_load",
     "links_of",
     "max_degree_weights",
     "metropolis_weights",
     "needed_links",
+    "plan_routes",
     "random_connected",
     "ring",
     "star",
