@@ -48,6 +48,7 @@ def test_every_list_of_names_is_compared() -> None:
         "DTYPE_NAMES",
         "JUMP_NAMES",
         "KEEP_NAMES",
+        "LOST_EDGES_NAMES",
         "MEASURE_NAMES",
         "NORM_NAMES",
         "PRIVACY_FORMS",

@@ -86,6 +86,12 @@ TOPOLOGY_NAMES = Choices(
     "gossamer.topology",
     "TOPOLOGIES",
 )
+LOST_EDGES_NAMES = Choices(
+    {
+        "relay": "their rows go over the agents between them, and gradients stay exact",
+        "drop": "left out, as in Sec. V-C of the paper",
+    }
+)
 MIXING_NAMES = Choices(_plain("metropolis", "uniform", "fastest"), "gossamer.topology", "MIXING_WEIGHTS")
 LAYER_NAMES = Choices(
     {

@@ -1,6 +1,6 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,12 @@ class DeployedTopology:
     """C on its links, and the part of the data graph that these carry."""
 
     certificate: topology.Certificate  # C and its properties
-    graph: DataGraph  # without the edges that no link carries
+    graph: DataGraph  # without the edges that are dropped
     shift: Any  # D, CSR [n, n]
     shared_edges: NDArray[np.int64]  # B [m, m]
-    edges_kept: float  # fraction of the data edges that the links carry
+    edges_kept: float  # fraction of the data edges, over links or relayed
+    edges_relayed: float = 0.0  # fraction that goes over agents between
+    routes: topology.Routes = field(default_factory=topology.Routes)  # of agents that share such edges
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,9 @@ def make_deployment(
     """Join the parts by the settings, or by an assignment, a C, a shift operator D or initial weights that the user
     gives.
 
-    A given C is [m, m], or [topologies, m, m] for a sequence. A given D must not be nonzero between agents that do not
-    talk; it is used as it is. Features and targets are standardised as the settings or the initial weights want it.
+    A given C is [m, m], or [topologies, m, m] for a sequence. A given D is used as it is; without relays it must not be
+    nonzero between agents that do not talk. Features and targets are standardised as the settings or the initial
+    weights want it.
     """
     m = settings.agents
     check_agents(m)
@@ -160,15 +163,28 @@ def _deploy(
     if uses_masks(settings):
         check_senders(certificate.combination, range(settings.agents))
     carried = topology.carried_edges(graph.edges, owner, links)
+    over_links = float(carried.mean()) if len(carried) else 1.0
+    relays = settings.lost_edges == "relay"
+    if shift is not None:
+        _check_shift(shift, graph.num_vertices, owner, None if relays else links)
+    if relays:
+        demand = shared if shift is None else shared + _count_joined(shift, owner, settings.agents)
+        routes = topology.plan_routes(links, demand)
+        given = make_shift(graph.adjacency, settings.shift_kind) if shift is None else shift
+        return DeployedTopology(certificate, graph, given, shared, 1.0, 1.0 - over_links, routes)
     kept = graph.restrict_to(carried)
-    if shift is None:
-        shift = make_shift(kept.adjacency, settings.shift_kind)
-    else:
-        _check_shift(shift, graph.num_vertices, owner, links)
-    edges_kept = float(carried.mean()) if len(carried) else 1.0
     if kept is not graph:
         shared = shared_edges(kept, owner, settings.agents)
-    return DeployedTopology(certificate, kept, shift, shared, edges_kept)
+    given = make_shift(kept.adjacency, settings.shift_kind) if shift is None else shift
+    return DeployedTopology(certificate, kept, given, shared, over_links)
+
+
+def _count_joined(shift: Any, owner: NDArray[np.int64], m: int) -> NDArray[np.int64]:
+    """Entries of D between the vertices of each two agents, in both directions [m, m]."""
+    entries = shift.tocoo()
+    ends = owner[entries.row], owner[entries.col]
+    joined = np.bincount(ends[0] * m + ends[1], entries.data != 0, m * m).astype(np.int64).reshape(m, m)
+    return joined + joined.T
 
 
 def choose_transform(graph: DataGraph, settings: Settings, initial: InitialWeights | None) -> Transform | None:
@@ -205,9 +221,12 @@ def assign_vertices(graph: DataGraph, settings: Settings) -> NDArray[np.int64]:
         return check_assignment(owner, graph.num_vertices, settings.agents)
 
 
-def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np.bool_]) -> None:
+def _check_shift(shift: Any, n: int, owner: NDArray[np.int64], links: NDArray[np.bool_] | None) -> None:
+    """Refuse a D of another size, or that joins agents without a link; None: relays reach all."""
     if shift.shape != (n, n):
         raise GossamerError(f"the shift operator must be {n} x {n}, got {shift.shape}")
+    if links is None:
+        return
     entries = shift.tocoo()
     k, z = owner[entries.row], owner[entries.col]
     missing = (k != z) & ~links[k, z]

@@ -47,7 +47,7 @@ class DeploymentSettings(BaseModel):
     )
     topology: Annotated[str, AfterValidator(known.TOPOLOGY_NAMES.check)] = Field(
         default="admm",
-        description=f"Which agents talk: {known.TOPOLOGY_NAMES}; data edges that no link carries are dropped.",
+        description=f"Which agents talk: {known.TOPOLOGY_NAMES}.",
     )
     gap: float = Field(
         default=0.5,
@@ -60,6 +60,10 @@ class DeploymentSettings(BaseModel):
     )
     mixing: Annotated[str, AfterValidator(known.MIXING_NAMES.check)] = Field(
         default="metropolis", description=f"Weights of C on links that were not designed: {known.MIXING_NAMES}."
+    )
+    lost_edges: Annotated[str, AfterValidator(known.LOST_EDGES_NAMES.check)] = Field(
+        default="relay",
+        description=f"Data edges between agents without a link: {known.LOST_EDGES_NAMES}.",
     )
     keep_links: float = Field(
         default=1.0,

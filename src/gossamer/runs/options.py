@@ -20,6 +20,7 @@ class Options(TypedDict, total=False):
     gap: float
     nonnegative: bool
     mixing: str
+    lost_edges: str
     keep_links: float
     layers: str | Sequence[str | LayerSpec | Mapping[str, Any]]
     order: int | None

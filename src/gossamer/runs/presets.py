@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
+        "lost_edges": "drop",
         "standardise": False,
         "bias": False,
         "dropout": 0.5,
@@ -45,11 +46,13 @@ NODE_PRIVATE = {
 
 
 def fill_from_preset(values: dict[str, Any]) -> dict[str, Any]:
-    """Put the preset's values, and those of private runs, in place of what is not given; an unknown preset has none and
-    is refused later."""
+    """Put the preset's values, and those of runs that protect vertices or whose agents change, in place of what is not
+    given; an unknown preset has none and is refused later."""
     name, privacy = values.get("preset", "default"), values.get("privacy")
     private = NODE_PRIVATE if isinstance(privacy, str) and privacy.startswith("node:") else {}
-    return {**PRESETS.get(name, {}), **private, **values} if isinstance(name, str) else values
+    over_links = privacy not in (None, "none") or values.get("evict_after") is not None
+    links_alone = {"lost_edges": "drop"} if over_links else {}
+    return {**PRESETS.get(name, {}), **private, **links_alone, **values} if isinstance(name, str) else values
 
 
 def fit_defaults(task: "Task", times: int | None) -> dict[str, Any]:

@@ -139,6 +139,19 @@ def check_changes(settings: "Settings") -> None:
             )
 
 
+def check_relays(settings: "Settings") -> None:
+    """Refuse relays where rows go over links alone."""
+    if settings.lost_edges == "drop":
+        return
+    needs_links = {
+        f"privacy = {settings.privacy!r} (noisy sums)": settings.privacy != "none",
+        f"evict_after = {settings.evict_after} (agents that may leave)": settings.evict_after is not None,
+    }
+    for name, given in needs_links.items():
+        if given:
+            raise ValueError(f"with {name} rows go over links alone; give lost_edges = 'drop', or leave it out")
+
+
 def describe_unknown(names: Iterable[str], known: Sequence[str], source: str) -> list[str]:
     """A line for each name that is not known, with the nearest one that is."""
     unknown = islice((name for name in names if name not in known), MOST_COMPLAINTS)

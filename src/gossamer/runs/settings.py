@@ -160,6 +160,7 @@ class Settings(NetworkSettings):
         checks.check_masking(self.consensus, self.compress)
         checks.check_protection(self)
         checks.check_changes(self)
+        checks.check_relays(self)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":
