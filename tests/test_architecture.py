@@ -67,7 +67,7 @@ EDGES = {  # third-party libraries, each behind few modules
         "peers/network/socket_options.py",
         "peers/network/monitor.py",
     },
-    "nacl": {"peers/protocol/signatures.py", "peers/protocol/pads.py"},
+    "nacl": {"peers/protocol/signatures.py", "peers/protocol/pads.py", "peers/protocol/boxes.py"},
     "torch.distributed": {"engines/cluster/distributed.py"},
     "sklearn": {
         "data/digits.py",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from scipy import sparse
 
 from gossamer import topology
 from gossamer.agents.exchange import Outbox, join_parts
-from gossamer.agents.planning import Site, list_message_shapes, plan_site
+from gossamer.agents.plan import message_rows
+from gossamer.agents.planning import plan_site
+from gossamer.agents.planning_exchanges import Site, list_planning_exchanges
+from gossamer.agents.relays import select_routes
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
 from gossamer.agents.site_sums import complete_share, measure_site, sum_sites
 from gossamer.agents.sums import plan_tree
@@ -45,7 +49,9 @@ def site_data(graph: DataGraph, owner: np.ndarray, k: int) -> SiteData:
     )
 
 
-def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | None = None) -> list[Site]:
+def sites(
+    case: Case, shift: str, links: np.ndarray, combination: np.ndarray | None = None, relays: bool = False
+) -> list[Site]:
     return [
         Site(
             k,
@@ -56,6 +62,7 @@ def sites(case: Case, shift: str, links: np.ndarray, combination: np.ndarray | N
             shift,
             "terms",
             None if combination is None else combination[k],
+            relays=relays,
         )
         for k in range(M)
     ]
@@ -73,6 +80,10 @@ def assert_same(found: Share, expected: Share) -> None:
         elif field.name == "topologies":
             for mine, theirs in zip(one, other, strict=True):
                 assert_same_topology(mine, theirs)
+        elif field.name == "routes" and other is not None:
+            assert (one.agent, one.longest, one.paths) == (other.agent, other.longest, other.paths)
+            np.testing.assert_array_equal(one.train, other.train)
+            np.testing.assert_array_equal(one.full, other.full)
         elif field.name == "masks":
             for name, mask in other.items():
                 np.testing.assert_array_equal(one[name], mask)
@@ -113,6 +124,57 @@ def test_sites_plan_the_shares_of_the_whole_graph(how: dict[str, Any]) -> None:
         assert tree is not None
         assert_same(share, replace(cut, tree=tree[k]))
         assert apart == int(sparse.csgraph.shortest_path(sparse.csr_array(links), unweighted=True).max())
+
+
+@pytest.mark.parametrize("how", [{}, {"kind": "gat"}, {"kind": "chebyshev", "order": 2, "batch": 3}], ids=str)
+@pytest.mark.parametrize("links", [topology.line(M), topology.star(M), topology.ring(M)], ids=["line", "star", "ring"])
+def test_sites_without_links_plan_their_routes_as_a_cutter_does(how: dict[str, Any], links: np.ndarray) -> None:
+    case = make_case(**how)
+    C, gathers = topology.metropolis_weights(links), case.network.gathers
+    routes = topology.plan_routes(links, shared_edges(case.graph, case.owner, M))
+    assert routes.paths
+    counts = [
+        list(chain.from_iterable(message_rows(case.shift, gathers, outputs, case.owner)))
+        for outputs in (case.graph.labelled, np.ones(case.graph.num_vertices, dtype=bool))
+    ]
+    tree = plan_tree(links)
+    assert tree is not None
+    for k, (share, _) in enumerate(run_together([plan_site(s) for s in sites(case, "normalized", links, C, True)])):
+        cut = make_share(make_whole(case.graph, [(case.shift, C)], gathers, case.owner), [k])
+        own = select_routes(k, routes.paths.values(), routes.longest, *counts)
+        assert_same(share, replace(cut, tree=tree[k], routes=own))
+
+
+def test_sites_that_all_have_links_plan_no_routes() -> None:
+    case = make_case()
+    planned = run_together([plan_site(s) for s in sites(case, "normalized", links_of(case), relays=True)])
+    assert all(share.routes is None for share, _ in planned)
+
+
+def test_one_sided_edges_between_sites_without_a_link_are_named() -> None:
+    case = make_case()
+    planned = sites(case, "normalized", topology.line(M), relays=True)
+    far = next(z for z in planned[0].partners if z not in planned[0].neighbours)
+    left = restrict_edges(planned[0].data, lambda owners: (owners != far).all(1))
+    with pytest.raises(
+        GossamerError, match=f"agent {far} reports [0-9]+ edges shared with agent 0, and agent 0 reports 0;"
+    ):
+        run_together([plan_site(site) for site in [replace(planned[0], data=left), *planned[1:]]])
+
+
+def restrict_edges(data: SiteData, chosen: Callable[[np.ndarray], np.ndarray]) -> SiteData:
+    """A site's data with the edges whose two owners are chosen."""
+    kept = chosen(data.owner[data.edges])
+    touched = np.union1d(np.flatnonzero(np.isin(data.owner, data.owner[data.edges[kept]])), data.edges[kept])
+    known = np.isin(np.arange(len(data.owner)), touched)
+    position = np.cumsum(known) - 1
+    return replace(
+        data,
+        vertices=data.vertices[known],
+        owner=data.owner[known],
+        edges=position[data.edges[kept]],
+        weights=data.weights[kept],
+    )
 
 
 def test_the_farthest_agents_are_counted_along_the_links() -> None:
@@ -222,7 +284,7 @@ def test_every_exchange_expects_what_was_announced() -> None:
 
     run_together([watched(plan_site(site), note_for(site.agent)) for site in planned])
     for site in planned:
-        assert seen[site.agent] == list_message_shapes(site)
+        assert seen[site.agent] == [one.expected for one in list_planning_exchanges(site)]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +305,7 @@ def test_neighbours_that_mean_another_run_are_named(change: Any, complaint: str)
 
 def lying(site: Site, at: int, lie: Callable[[np.ndarray], None]) -> Any:
     """The plan of a site that changes what it sends in one exchange, counted from the last if negative."""
-    index = at % len(list_message_shapes(site))
+    index = at % len(list_planning_exchanges(site))
 
     def note(box: Outbox) -> None:
         if box.index == index:

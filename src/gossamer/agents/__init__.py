@@ -11,6 +11,8 @@ The code is organised as follows:
     share            the part of the data, of D and of C that a host's agents know
     added_vertices   the share of an agent with vertices that were not trained with
     planning         the same share, planned by sites that do not pool their data
+    planning_exchanges  a site, and the messages that it expects while it plans
+    planning_routes  routes between sites that share edges without a link
     site_sums        the same standardisation and weights, by sites that do not pool their data
     planning_checks  checks of the messages of planning sites
     passes           a plan with the hosted data laid out for it
@@ -20,6 +22,7 @@ The code is organised as follows:
     plan             receptive fields and propagations, cut for a host
     propagation      D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
     links            the fewest message rows of a link, D_kz = R_kz S_kz
+    relays           routes of rows between agents without a link
     exchange         outbox and inbox: messages between a host and its engine
     consensus        w_k = sum_z C_kz psi_z, plain and compressed; the table of methods
     quantisation     numbers in few bits, rounded to the nearest or stochastically

@@ -16,7 +16,8 @@ from torch import Tensor
 from gossamer.agents.counter_rng import draw_uniform, hash_columns, hash_rows
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link, LinkFactors, endpoints
-from gossamer.agents.propagation import Collect, ExchangeKey
+from gossamer.agents.propagation import Collect, ExchangeKey, shape_forwarded
+from gossamer.agents.relays import ForwardedRows
 from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.salts import OwnedRows, Secrets, own_rows
 from gossamer.array_types import Ints
@@ -51,6 +52,7 @@ class CodedRows:
     codec: RowCodec
     leaving: Side
     coming: Side
+    forwarded: ForwardedRows = None
 
     def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
         here, there = (self.leaving, self.coming) if phase is Phase.FORWARD else (self.coming, self.leaving)
@@ -64,6 +66,7 @@ class CodedRows:
             {_direct(phase, link): (len(chosen), *codes.shape[1:]) for link, chosen in there.groups},
             self.codec.dtype,
             self.codec.bound_magnitude,
+            shape_forwarded(self.forwarded, phase, codes.shape[1:]),
         )
 
         def collect() -> Tensor:

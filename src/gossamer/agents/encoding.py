@@ -49,4 +49,4 @@ def make_local_share(share: Share, gathers: list[Gather]) -> Share:
 
         train_fields, full_fields = (drive(walk_fields(gathers, field), reach) for field in (outputs, hosted))
         topologies.append(replace(one, entries=(i, j, values), train_fields=train_fields, full_fields=full_fields))
-    return replace(share, topologies=tuple(topologies))
+    return replace(share, topologies=tuple(topologies), routes=None)

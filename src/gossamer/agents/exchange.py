@@ -41,3 +41,6 @@ class Outbox:
     dtype: torch.dtype | None = None  # of all messages of the exchange; None: the run's own
     # Bound on the magnitude of the numbers that a message of codes stands for; None: messages are the numbers
     bound_magnitude: Callable[[Tensor], float] | None = None
+    # Shapes of messages between other agents that this one passes on (relays.py). None: endpoints have links, in this
+    # exchange everywhere
+    forwarded: Mapping[Link, tuple[int, ...]] | None = None

@@ -139,7 +139,8 @@ def make_pass(
     dropout = tuple(layer.dropout if training else 0.0 for layer in network.layers)
     num_slabs = len(share.agents) * len(gathers[0].powers)
     given = convert_features(share.features, num_slabs)
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec)
+    forwarded = () if share.routes is None else share.routes.list_forwarded(training)
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec, forwarded)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 

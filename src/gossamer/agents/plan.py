@@ -15,9 +15,10 @@ from torch import Tensor
 
 from gossamer.agents.coded_rows import CodedRows, HostedCodec, make_sides
 from gossamer.agents.exchange import Inbox, Outbox
-from gossamer.agents.layout import Layout, factor_links, positions
+from gossamer.agents.layout import Layout, ShiftEntries, factor_links, positions
 from gossamer.agents.links import Link, LinkFactors
 from gossamer.agents.propagation import ExchangeKey, Halo, PlainRows, Propagation, RowExchange, run_propagations
+from gossamer.agents.relays import ForwardedRows
 from gossamer.array_types import Ints
 from gossamer.generators import drive
 from gossamer.model.gather import Edgewise, Gather, VertexMask, Within, find_inputs
@@ -69,8 +70,10 @@ def make_plan(
     dtype: torch.dtype,
     round_up: bool,
     codec: HostedCodec | None = None,
+    forwarded: Sequence[ForwardedRows] = (),
 ) -> Plan:
     """The plan of a host's layout for the layers' fields; with a `codec`, rows between agents go through it.
+    `forwarded` are other agents' rows that pass here in each exchange, if a run relays rows.
 
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
@@ -89,7 +92,8 @@ def make_plan(
         propagations = []
         for p in range(1, len(sets)):
             index -= 1
-            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec)
+            passing = forwarded[index] if forwarded else None
+            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec, passing)
             propagations.append(cut.halo(gather.loops) if isinstance(gather, Edgewise) else cut.product())
         agents = [layout.agent[here] for here in held]
         last = propagations[-1] if propagations else None
@@ -140,14 +144,23 @@ def message_rows(
     """Number of rows that each link carries, by layer and propagation (from U_P down); `endpoint` is the agent or the
     host of each vertex."""
     entries = shift.tocoo()
-    crossing = endpoint[entries.row] != endpoint[entries.col]
-    cross = entries.row[crossing].astype(np.int64), entries.col[crossing].astype(np.int64), entries.data[crossing]
+    found = entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
+    counts = iter(count_rows(found, gathers, receptive_fields(shift, gathers, outputs), endpoint))
+    return [[next(counts) for _ in range(gather.powers[-1])] for gather in gathers]
+
+
+def count_rows(
+    entries: ShiftEntries, gathers: Sequence[Gather], fields: Sequence[Sequence[VertexMask]], endpoint: Ints
+) -> list[dict[Link, int]]:
+    """Number of rows that each link carries in every exchange of a forward pass, from the entries of D between its two
+    endpoints."""
+    i, j, values = entries
+    crossing = endpoint[i] != endpoint[j]
+    cross = i[crossing], j[crossing], values[crossing]
     return [
-        [
-            dict(factor_links(cross, sets[p - 1], sets[p], endpoint, gather.linear).counts)
-            for p in reversed(range(1, len(sets)))
-        ]
-        for gather, sets in zip(gathers, receptive_fields(shift, gathers, outputs), strict=True)
+        dict(factor_links(cross, sets[p - 1], sets[p], endpoint, gather.linear).counts)
+        for gather, sets in zip(gathers, fields, strict=True)
+        for p in reversed(range(1, len(sets)))
     ]
 
 
@@ -163,6 +176,7 @@ class _Cut:
     held_at: VertexMask
     dtype: torch.dtype
     codec: HostedCodec | None
+    forwarded: ForwardedRows
 
     def product(self) -> Propagation:
         """D u, with as few message rows as the links' structural ranks."""
@@ -226,5 +240,5 @@ class _Cut:
 
     def _exchange(self, out: LinkFactors, into: LinkFactors) -> RowExchange:
         if self.codec is not None:
-            return CodedRows(self.index, self.codec.codec, *make_sides(out, into, self.codec))
-        return PlainRows(self.index, out.counts, into.counts)
+            return CodedRows(self.index, self.codec.codec, *make_sides(out, into, self.codec), self.forwarded)
+        return PlainRows(self.index, out.counts, into.counts, self.forwarded)

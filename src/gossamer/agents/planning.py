@@ -2,9 +2,11 @@
 
 A generator of exchanges like the training step, by messages between neighbours alone:
     handshake   compares what both endpoints of a link must agree on
+    routes      between sites that share edges without a link, where rows are relayed, and a handshake of these
     degrees     of boundary vertices: D_ij is a function of the adjacency matrix's A_ij and the degrees of i and j
     marks       of the receptive fields on boundary vertices, one exchange for each propagation
     (private runs send neither degrees nor marks)
+    rows        of every route
     counts      of all agents' vertices and examples, flooded from neighbour to neighbour
     distances   of every agent to the agent farthest from it, flooded likewise
     tree        distances to the root of the spanning tree for sums over all agents, and who is whose parent
@@ -12,16 +14,12 @@ A generator of exchanges like the training step, by messages between neighbours 
 
 import hashlib
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from scipy import sparse
 
-from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.links import Link
-from gossamer.agents.plan import walk_fields
+from gossamer.agents.exchange import Inbox, Outbox
+from gossamer.agents.plan import count_rows, walk_fields
 from gossamer.agents.planning_checks import (
     COUNTS_PER_AGENT,
     Counts,
@@ -31,85 +29,53 @@ from gossamer.agents.planning_checks import (
     check_links,
     check_marks,
 )
+from gossamer.agents.planning_exchanges import (
+    EDGES,
+    FEATURES,
+    HANDSHAKE_LENGTH,
+    NO_ROUTES,
+    NUM_LINKS,
+    TERMS,
+    TIMES,
+    WEIGHT,
+    PlanningExchanges,
+    Site,
+    SiteRoutes,
+)
+from gossamer.agents.planning_routes import count_relayed_rows, find_routes
 from gossamer.agents.share import Share, TopologyShare, select_touching
 from gossamer.agents.sums import TreeNode, choose_parent, choose_root
 from gossamer.array_types import Floats, Ints
 from gossamer.data.graph import build_adjacency
-from gossamer.data.site import SiteData
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate
 from gossamer.model import make_shift
-from gossamer.model.gather import Gather, VertexMask
+from gossamer.model.gather import VertexMask
 from gossamer.model.shift import sum_degrees
 
-MessageShapes = dict[Link, tuple[int, ...]]
-DIGEST_LENGTH = 8  # numbers
-# Parts of a handshake: number of links, C_kz, features, time steps, and digests of the terms and of the shared edges
-NUM_LINKS, WEIGHT, FEATURES, TIMES = range(4)
-TERMS = slice(4, 4 + DIGEST_LENGTH)
-EDGES = slice(TERMS.stop, TERMS.stop + DIGEST_LENGTH)
-HANDSHAKE_LENGTH = EDGES.stop
 METROPOLIS = -1.0  # stands for C_kz in a handshake if the weights are to be Metropolis-Hastings'
 
 
-@dataclass(frozen=True)
-class Site:
-    """One agent before planning: its data, its neighbours, and the network to train."""
-
-    agent: int
-    num_agents: int
-    neighbours: tuple[int, ...]
-    data: SiteData
-    gathers: tuple[Gather, ...]
-    shift: str
-    terms: str  # settings and classes as text, which must be equal at all sites
-    combination_row: Floats | None  # this agent's row of C [m]; None: Metropolis-Hastings
-    balanced: bool = False  # classes or labels have class weights
-    private: bool = False  # sums are noisy: neither degrees nor marks of labels are sent
-
-    def boundary(self, z: int) -> Ints:
-        """This site's vertices with an edge to agent z's, as positions in `data.vertices`, ascending."""
-        vertices = self.data.edges[self.edges_to(z)].reshape(-1)
-        return np.unique(vertices[self.data.owner[vertices] == self.agent])
-
-    def halo(self, z: int) -> Ints:
-        """Agent z's vertices with an edge to this site's (it knows no others), as positions in `data.vertices`."""
-        return np.flatnonzero(self.data.owner == z)
-
-    def edges_to(self, z: int) -> NDArray[np.bool_]:
-        """Mask of the edges between this site and agent z."""
-        return np.asarray((self.data.owner[self.data.edges] == z).any(1))
-
-
-def list_message_shapes(site: Site) -> list[MessageShapes]:
-    """Shapes of the messages of each exchange of `plan_site`, known in advance so that no others are accepted."""
-    m, batch = site.num_agents, site.data.batch or 0
-    propagations = sum(gather.powers[-1] for gather in site.gathers)
-
-    def from_each_neighbour(length: int) -> MessageShapes:
-        return {Link(z, site.agent): (length,) for z in site.neighbours}
-
-    halo: MessageShapes = {Link(z, site.agent): (n,) for z in site.neighbours if (n := len(site.halo(z)))}
-    return [
-        from_each_neighbour(HANDSHAKE_LENGTH),
-        # Degrees, then marks: labels, the fields of labels and those of all vertices
-        *([] if site.private else [halo] * (2 + 2 * propagations)),
-        *[from_each_neighbour(m * COUNTS_PER_AGENT + batch)] * (m - 1),
-        *[from_each_neighbour(m)] * (m - 1),
-        from_each_neighbour(1),  # tree: distance to the root, and whether the receiver is the parent
-        from_each_neighbour(1),
-    ]
-
-
-def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
-    """Plan the share of a site's agent; return it with the diameter of the agents' graph."""
+def plan_site(
+    site: Site, on_routes: Callable[[SiteRoutes], None] = lambda routes: None
+) -> Generator[Outbox, Inbox, tuple[Share, int]]:
+    """Plan the share of a site's agent; return it with the diameter of the agents' graph. `on_routes` takes the routes
+    between sites that may relay, as soon as they are known."""
     data, k, m = site.data, site.agent, site.num_agents
-    exchange = _PlanningExchanges(site)
+    exchange = PlanningExchanges(site)
     own = data.owner == k
     handshakes = yield from exchange({z: _make_handshake(site, z) for z in site.neighbours})
     for z, handshake in handshakes.items():
         check_links(k, z, handshake[NUM_LINKS], m)
         _check_handshake(site, z, handshake)
+    routes = NO_ROUTES
+    if site.relays:
+        routes = yield from find_routes(exchange)
+        on_routes(routes)
+        if routes.paths:
+            greetings = yield from exchange({z: _make_handshake(site, z) for z in routes.list_far(k)})
+            for z, handshake in greetings.items():
+                _check_handshake(site, z, handshake)
     row = _metropolis_row(site, handshakes) if site.combination_row is None else site.combination_row
 
     adjacency = build_adjacency(data.edges, data.weights, len(data.vertices))
@@ -138,7 +104,18 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     counts = np.zeros((m, COUNTS_PER_AGENT))
     counts[k] = own.sum(), train.sum()
     times = np.zeros(0) if data.batch is None else train.any(0).astype(np.float64)
-    known_halos = () if site.private else site.neighbours
+    entries, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
+    train_fields, full_fields = (
+        [[rows[vertices] for rows in sets] for sets in one] for one in (train_fields, full_fields)
+    )
+    own_routes = None
+    if routes.paths:
+        counts_of = [
+            count_rows(entries, site.gathers, one, data.owner[vertices]) for one in (train_fields, full_fields)
+        ]
+        own_routes = yield from count_relayed_rows(exchange, routes, *counts_of)
+
+    known_halos = () if site.private else site.partners
     halos = {z: (len(site.halo(z)), int(labelled[site.halo(z)].sum())) for z in known_halos}
     known = Counts(k, counts[k], m, data.batch or 1, halos)
     # Every agent has vertices, so that its count is news wherever it arrives first: in the round of its distance.
@@ -154,7 +131,6 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
     distances = Distances(k, eccentricity, m)
     eccentricities, _ = yield from exchange.flood(np.eye(m)[k] * eccentricity, distances.check)
     tree = yield from _join_tree(exchange, distance, eccentricities)
-    entries, vertices = select_touching(shift, shift.T.tocsr(), np.flatnonzero(own))
     share = Share(
         agents=(k,),
         num_agents=m,
@@ -166,8 +142,8 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         topologies=(
             TopologyShare(
                 entries=entries,
-                train_fields=[[rows[vertices] for rows in sets] for sets in train_fields],
-                full_fields=[[rows[vertices] for rows in sets] for sets in full_fields],
+                train_fields=train_fields,
+                full_fields=full_fields,
                 combination=row[None],
             ),
         ),
@@ -175,60 +151,14 @@ def plan_site(site: Site) -> Generator[Outbox, Inbox, tuple[Share, int]]:
         targets=data.targets,
         masks=data.masks,
         train_times=None if data.batch is None else np.flatnonzero(times),
+        routes=own_routes,
         tree=tree,
     )
     return share, int(eccentricities.max(initial=0))
 
 
-class _PlanningExchanges:
-    """Exchanges of a site's planning messages, counted."""
-
-    def __init__(self, site: Site) -> None:
-        self.site, self.shapes, self.index = site, list_message_shapes(site), 0
-
-    def __call__(self, vectors: dict[int, Floats]) -> Generator[Outbox, Inbox, dict[int, Floats]]:
-        """Send each neighbour its vector; return those that arrive, by sender."""
-        messages = {Link(self.site.agent, z): torch.from_numpy(vector) for z, vector in vectors.items() if len(vector)}
-        expected = self.shapes[self.index]
-        inbox = yield Outbox(Phase.PLANNING, self.index, messages, expected)
-        self.index += 1
-        return {link.sender: inbox[link].numpy() for link in expected}
-
-    def fill_halo(
-        self, values: NDArray[np.float64 | np.bool_], check: Callable[[int, int, Floats, Floats], None]
-    ) -> Generator[Outbox, Inbox, Floats]:
-        """Replace the values of halo vertices by those that their owners send.
-
-        `check` compares them with what this site knows of them.
-        """
-        result = values.astype(np.float64)
-        received = yield from self({z: result[self.site.boundary(z)] for z in self.site.neighbours})
-        for z, vector in received.items():
-            halo = self.site.halo(z)
-            check(self.site.agent, z, result[halo], vector)
-            result[halo] = vector
-        return result
-
-    def flood(
-        self, vector: Floats, check: Callable[[int, Floats], None]
-    ) -> Generator[Outbox, Inbox, tuple[Floats, Ints]]:
-        """Elementwise maximum over all agents, by m - 1 rounds, and the last round that changed each number here.
-
-        `check` refuses numbers before they are passed on.
-        """
-        last_change = np.zeros(len(vector), dtype=np.int64)
-        for round_ in range(1, self.site.num_agents):
-            received = yield from self(dict.fromkeys(self.site.neighbours, vector))
-            for z, numbers in received.items():
-                check(z, numbers)
-            merged = np.max([vector, *received.values()], axis=0)
-            last_change[merged != vector] = round_
-            vector = merged
-        return vector, last_change
-
-
 def _join_tree(
-    exchange: _PlanningExchanges, distance: Ints, eccentricities: Floats
+    exchange: PlanningExchanges, distance: Ints, eccentricities: Floats
 ) -> Generator[Outbox, Inbox, TreeNode]:
     """This site's place in the spanning tree that `plan_tree` finds; `distance` is that to every agent, in links."""
     site = exchange.site

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
+from gossamer.agents.relays import ForwardedRows
 from gossamer.array_types import Ints
 from gossamer.generators import delegate
 from gossamer.model.layers import Edges
@@ -42,6 +43,7 @@ class PlainRows:
     index: int  # number of the exchange in its pass, the same at both endpoints of a link
     outgoing: tuple[tuple[Link, int], ...]  # links in sender order, with their numbers of rows
     incoming: tuple[tuple[Link, int], ...]
+    forwarded: ForwardedRows = None
 
     def __call__(self, phase: Phase, rows: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Collect]:
         out, into = self.outgoing, self.incoming
@@ -50,7 +52,8 @@ class PlainRows:
         parts = rows.split_with_sizes([count for _, count in out]) if out else ()
         messages = {link: part for (link, _), part in zip(out, parts, strict=True)}
         expected = {link: (count, *rows.shape[1:]) for link, count in into}
-        inbox = yield Outbox(phase, self.index, messages, expected)
+        forwarded = shape_forwarded(self.forwarded, phase, rows.shape[1:])
+        inbox = yield Outbox(phase, self.index, messages, expected, forwarded=forwarded)
         return lambda: torch.cat([inbox[link] for link, _ in into]) if into else rows[:0]
 
 
@@ -110,6 +113,13 @@ def run_propagations(
     """Run a gather's generator, answering each u that it yields with the next propagation's result."""
     planned = iter(propagate)
     return (yield from delegate(steps, lambda u: next(planned)(u, key)))
+
+
+def shape_forwarded(rows: ForwardedRows, phase: Phase, row: tuple[int, ...]) -> dict[Link, tuple[int, ...]] | None:
+    """Shapes of the messages between others that pass here, with rows of this shape."""
+    if rows is None:
+        return None
+    return {link: (count, *row) for link, count in (_reverse(rows) if phase is Phase.BACKWARD else rows)}
 
 
 def _reverse(links: Sequence[tuple[Link, int]]) -> tuple[tuple[Link, int], ...]:

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from gossamer.agents.layout import ShiftEntries
 from gossamer.agents.plan import receptive_fields
+from gossamer.agents.relays import AgentRoutes
 from gossamer.agents.sums import TreeNode
 from gossamer.array_types import Floats, Ints
 from gossamer.data import DataGraph
@@ -61,6 +62,7 @@ class Share:
     slots: int | None = None  # the most neighbours of any agent in C, where hosts must agree on it
     initial: dict[str, NDArray[Any]] | None = None  # weights of one agent that all start from; None: drawn
     transform: Transform | None = None  # by which features and targets were standardised
+    routes: AgentRoutes | None = None  # of a peer's agent, where rows are relayed
     tree: TreeNode | None = None  # place of a peer's agent in the spanning tree for sums over all agents
     # In the loss (data/example_weights.py); None: all 1
     example_weights: Floats | None = None  # of the hosted vertices, shaped as the masks

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
-from gossamer.agents.planning import Site
+from gossamer.agents.planning_exchanges import Site
 from gossamer.agents.share import Share
 from gossamer.agents.sums import sum_over_tree
 from gossamer.array_types import Floats

@@ -1,4 +1,4 @@
-"""Arrays of a peer's share about links: its place in the spanning tree, and the senders of its neighbours."""
+"""Arrays of a peer's share about links: its place in the spanning tree, its neighbours' senders, and its routes."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.consensus.masked import LEAST_SENDERS, find_senders
+from gossamer.agents.relays import AgentRoutes
 from gossamer.agents.sums import ROOT, TreeNode
 from gossamer.runs.arrays import StoredArrays
 
@@ -45,3 +46,35 @@ def take_tree(arrays: StoredArrays, agents: Sequence[int], m: int, known: set[in
     ):
         arrays.refuse("tree", "the place of this agent in a tree of its links", str(numbers)[:80])
     return TreeNode(agents[0], parent, tuple(children), depth, height)
+
+
+def take_routes(arrays: StoredArrays, agents: Sequence[int], m: int, known: set[int] | None) -> AgentRoutes | None:
+    """Routes that begin, end or pass at a peer's agent, over its neighbours, in both directions, if the share has any
+    in a run that relays rows."""
+    if "routes" not in arrays:
+        return None
+    stored = arrays.take_within("routes", m, None, None, least=-1)
+    longest = stored.shape[1] - 1
+    paths = [tuple(row[row >= 0].tolist()) for row in stored]
+    agent = agents[0]
+    for row, path in zip(stored.tolist(), paths, strict=True):
+        at = path.index(agent) if agent in path else None
+        around = set() if at is None else {path[n] for n in (at - 1, at + 1) if 0 <= n < len(path)}
+        if (
+            at is None
+            or len(path) < 3
+            or len(set(path)) < len(path)
+            or tuple(row[: len(path)]) != path
+            or not around <= (known if known is not None else around)
+        ):
+            arrays.refuse("routes", f"routes of agent {agent} over its neighbours", str(row)[:80])
+    ends = {(path[0], path[-1]): path for path in paths}
+    both = all(ends.get((z, k)) == path[::-1] for (k, z), path in ends.items())
+    if longest < 2 or paths != sorted(paths) or len(ends) < len(paths) or not both:
+        arrays.refuse("routes", "each route once in each direction, ascending", "others")
+    exchanges = None
+    counts = []
+    for name in ("routes.train", "routes.full"):
+        counts.append(arrays.take_within(name, 2**31, len(paths), exchanges))
+        exchanges = counts[-1].shape[1]
+    return AgentRoutes(agent, longest, tuple(paths), *counts)

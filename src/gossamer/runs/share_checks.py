@@ -17,7 +17,7 @@ from gossamer.model import Network
 from gossamer.model.gather import Gather, VertexMask, find_inputs
 from gossamer.runs.arrays import INITIAL_PREFIX, INTS, StoredArrays, topology_prefix
 from gossamer.runs.capacity import check_host
-from gossamer.runs.link_checks import take_senders, take_tree
+from gossamer.runs.link_checks import take_routes, take_senders, take_tree
 from gossamer.runs.manifests import RankManifest, ShareSizes
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import build_network, find_input_width, uses_masks
@@ -33,7 +33,8 @@ def take_share(
     m = sizes.num_agents
     vertices = arrays.take_vertices()
     n = len(vertices)
-    owner = _take_owner(arrays, n, m, known)
+    routes = take_routes(arrays, agents, m, known)
+    owner = _take_owner(arrays, n, m, known if known is None or routes is None else known | set(routes.far))
     hosted = np.isin(owner, agents)
     features, times, masks, targets = _take_data(arrays, int(hosted.sum()), sizes.num_classes)
     if masks["train"].sum() > sizes.num_labelled or hosted.sum() > sizes.num_vertices:
@@ -64,6 +65,9 @@ def take_share(
     tree = take_tree(arrays, agents, m, known)
     example_weights = _take_example_weights(arrays, masks["train"], sizes.num_labelled)
     positive_weight = _take_positive_weight(arrays, targets)
+    exchanges = sum(gather.powers[-1] for gather in gathers)
+    if routes is not None and routes.train.shape[1] != exchanges:
+        arrays.refuse("routes.train", f"rows of {exchanges} exchanges", f"of {routes.train.shape[1]}")
     arrays.finish()
     return Share(
         agents=tuple(agents),
@@ -82,6 +86,7 @@ def take_share(
         slots=slots,
         initial=initial,
         transform=transform,
+        routes=routes,
         tree=tree,
         example_weights=example_weights,
         positive_weight=positive_weight,
@@ -89,12 +94,18 @@ def take_share(
 
 
 def take_site(
-    arrays: StoredArrays, agent: int, num_classes: int | None, settings: Settings, known: set[int]
+    arrays: StoredArrays,
+    agent: int,
+    num_classes: int | None,
+    settings: Settings,
+    known: set[int],
+    owners: set[int],
 ) -> tuple[SiteData, NDArray[np.float64] | None]:
-    """Check and return the data of a site, and its row of C if there is one."""
+    """Check and return the data of a site, with vertices of these `owners`, and its row of C if there is one, with
+    weights of the `known` agents."""
     vertices = arrays.take_vertices()
     n = len(vertices)
-    owner = _take_owner(arrays, n, 1 + max(known), known)
+    owner = _take_owner(arrays, n, 1 + max(owners), owners)
     own = owner == agent
     if not own.any():
         arrays.refuse("owner", f"at least one vertex of agent {agent}", "none")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from gossamer.agents.relays import AgentRoutes
 from gossamer.agents.share import Share
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
@@ -111,6 +112,8 @@ def pack_share(share: Share) -> dict[str, Any]:
     if share.tree is not None:
         tree = share.tree
         arrays["tree"] = np.array([tree.parent, tree.depth, tree.height, *tree.children])
+    if share.routes is not None:
+        arrays |= pack_routes(share.routes)
     slots = None if share.slots is None else np.array([share.slots])
     optional = {
         "train_times": share.train_times,
@@ -120,3 +123,11 @@ def pack_share(share: Share) -> dict[str, Any]:
         "positive_weight": share.positive_weight,
     }
     return arrays | {name: array for name, array in optional.items() if array is not None}
+
+
+def pack_routes(routes: AgentRoutes) -> dict[str, Any]:
+    """Arrays of an agent's routes: paths [paths, longest + 1], filled up with -1, and their rows [paths, exchanges]."""
+    paths = np.full((len(routes.paths), routes.longest + 1), -1, dtype=np.int64)
+    for row, path in zip(paths, routes.paths, strict=True):
+        row[: len(path)] = path
+    return {"routes": paths, "routes.train": routes.train, "routes.full": routes.full}
