@@ -11,7 +11,7 @@ from peers.harness import M, deployed, in_threads, state_folder, weights
 from peers.test_secrets import check_bits, collected
 from peers.test_sites import RUN, shards_of, write_sites
 
-from gossamer.agents.planning import list_message_shapes
+from gossamer.agents.planning_exchanges import list_planning_exchanges
 from gossamer.agents.salts import Secrets
 from gossamer.engines.simulation import start_run
 from gossamer.peers import shard_work
@@ -106,7 +106,7 @@ def test_sites_that_pool_nothing_have_the_same_stages(tmp_path: Path, changes: d
     other = make_site_shard(write_sites(tmp_path / "plain", plain, deployed(**SHORT)[1])[0])[0].site
     private = "privacy" in changes
     assert site.private == private
-    halo = [shapes for shapes in list_message_shapes(site) if shapes == list_message_shapes(other)[1]]
+    halo = [one for one in list_planning_exchanges(site) if one.expected == list_planning_exchanges(other)[1].expected]
     assert bool(halo) != private  # neither degrees nor marks of boundary vertices are sent
     folders = shards_of(paths, tmp_path / "shards")
     assert in_threads(folders) == []

@@ -186,9 +186,9 @@ def _train(
         )
         options.on_finished(folder)
         if options.serve:
-            _, host = TrainedAgent(folder.parent).make_host()
+            share, host = TrainedAgent(folder.parent).make_host()
             _logger.info("agent %d: all agents have finished; serving", agent)
-            server = Server(folder, host, config, transport, refuse)
+            server = Server(folder, host, share.routes, config, transport, refuse)
             server.run(member, lambda serving: write_report(member, time.monotonic(), serving=serving))
     finally:
         transport.close()
@@ -231,10 +231,10 @@ def _train_changing(connect: Connect, folder: Path, shard: SiteShard, options: P
         changing.publish_result()
         options.on_finished(state)
         if options.serve:
-            _, host = TrainedAgent(folder).make_host()
+            share, host = TrainedAgent(folder).make_host()
             _logger.info("agent %d: all agents have finished; serving", agent)
-            by_number = changing.term_transport
-            server = Server(changing.state_folder, host, changing.protocol_config, by_number, group.member.on_refused)
+            by_number, config = changing.term_transport, changing.protocol_config
+            server = Server(changing.state_folder, host, share.routes, config, by_number, group.member.on_refused)
             server.run(changing.late_agents, lambda serving: write_report(time.monotonic(), serving))
     finally:
         transport.close()

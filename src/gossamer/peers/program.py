@@ -7,14 +7,17 @@ from typing import Protocol, TypeVar
 import torch
 
 from gossamer.agents import Host, Inbox, Outbox, training_step
+from gossamer.agents.relays import AgentRoutes
 from gossamer.agents.rules import StateDict
 from gossamer.agents.selection import find_best_step, has_waited, keep_if_best
 from gossamer.agents.share import Share
 from gossamer.generators import delegate, drive
 from gossamer.model import Params
 from gossamer.peers.evaluation import NetworkEvaluation, PeerEvaluation, make_evaluation
+from gossamer.peers.protocol.boxes import OpenBoxes, SealedBoxes
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange
 from gossamer.peers.protocol.magnitudes import check_checkpoint
+from gossamer.peers.protocol.relaying import Relays
 from gossamer.peers.protocol.wire import Position
 from gossamer.runs.evaluated_steps import is_evaluated
 from gossamer.runs.settings import Settings
@@ -138,21 +141,22 @@ def make_schedule(host: Host, settings: Settings, share: Share, closes: bool = T
     """The schedule of a run, read off its generators by running them with zeros for messages; only the last stage of a
     run `closes`."""
     length, evaluation = len(host.topologies), make_evaluation(host, settings, share, closes=closes)
+    routes = share.routes if closes else None  # stages before the last send no rows
 
     def expect(number: int) -> TopologyMessages:
         """Look at the first step of each kind with this topology, if there is one."""
         steps = range(number, length * max(1, settings.consensus_every), length)
         kinds = {_is_mixed(settings, step): step for step in reversed(steps)}
         found = {
-            mixed: list_expected("train", training_step(_copy_at(host, step)), host.torch_dtype)
+            mixed: list_expected("train", training_step(_copy_at(host, step)), host.torch_dtype, routes)
             for mixed, step in kinds.items()
         }
-        full = list_expected("full", evaluation.evaluate(_copy_at(host, number)), host.torch_dtype)
+        full = list_expected("full", evaluation.evaluate(_copy_at(host, number)), host.torch_dtype, routes)
         return TopologyMessages(full, found.get(False, ()), found.get(True, ()))
 
     closing: tuple[ExpectedMessages, ...] = ()
     if closes:
-        closing = list_expected("closing", evaluation.close(_copy_at(host, 0), 0), host.torch_dtype)
+        closing = list_expected("closing", evaluation.close(_copy_at(host, 0), 0), host.torch_dtype, routes)
     return MessageSchedule(settings, tuple(map(expect, range(length))), closing)
 
 
@@ -166,15 +170,21 @@ def _copy_at(host: Host, step: int) -> Host:
 
 
 def list_expected(
-    plan: str, exchanges: Generator[Outbox, Inbox, object], dtype: torch.dtype
+    plan: str,
+    exchanges: Generator[Outbox, Inbox, object],
+    dtype: torch.dtype,
+    routes: AgentRoutes | None = None,
 ) -> tuple[ExpectedMessages, ...]:
-    """The messages that a generator of exchanges expects, found by sending it zeros; `dtype` is the run's."""
+    """The messages that a generator of exchanges expects, found by sending it zeros; `dtype` is the run's, and `routes`
+    those of an agent in a run that relays rows."""
     found: list[ExpectedMessages] = []
+    relays = Relays(routes, dtype, OpenBoxes(SealedBoxes.overhead))
 
-    def receive_zeros(outbox: Outbox) -> Inbox:
+    def receive_zeros(planned: PlannedExchange) -> Inbox:
+        outbox = planned.outbox
         shapes = {link.sender: shape for link, shape in outbox.expected.items()}
         found.append(ExpectedMessages(plan, str(outbox.phase), outbox.index, outbox.dtype, shapes))
         return {link: torch.zeros(shape, dtype=outbox.dtype or dtype) for link, shape in outbox.expected.items()}
 
-    drive(exchanges, receive_zeros)
+    drive(relays.relay(label_exchanges(plan, 0, exchanges)), receive_zeros)
     return tuple(found)

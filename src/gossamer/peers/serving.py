@@ -12,20 +12,24 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from gossamer.agents.exchange import Outbox, Phase
 from gossamer.agents.host import Host
+from gossamer.agents.relays import AgentRoutes
 from gossamer.files import make_private
 from gossamer.peers.checkpoints import EpochStore
 from gossamer.peers.evaluation import ReceivedRows, receive_rows
 from gossamer.peers.local_requests import LocalRequests, answer
 from gossamer.peers.program import label_exchanges, list_expected
 from gossamer.peers.protocol import wire
+from gossamer.peers.protocol.boxes import Boxes
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.member import Member
+from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.results import name_rows
 from gossamer.peers.shards.membership import Membership
@@ -49,14 +53,23 @@ class ServingStore(EpochStore):
 class InferencePasses:
     """Forward passes of an agent with its kept weights, one for each step of the protocol, on demand."""
 
-    def __init__(self, host: Host, on_rows: Callable[[ReceivedRows], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        on_rows: Callable[[ReceivedRows], None],
+        routes: AgentRoutes | None,
+        make_boxes: Callable[[bytes], Boxes],
+    ) -> None:
+        """`make_boxes` makes those of a session, for rows that are relayed by `routes`."""
         self._host, self._on_rows = host, on_rows
-        self._expected = list_expected(PLAN, receive_rows(host), host.torch_dtype)
+        self._routes, self._make_boxes = routes, make_boxes
+        self._expected = list_expected(PLAN, receive_rows(host), host.torch_dtype, routes)
 
     def program(self, step: int, session: bytes) -> Program:
+        relays = Relays(self._routes, self._host.torch_dtype, self._make_boxes(session))
         while True:
             yield PlannedExchange(PLAN, step, Outbox(Phase.FORWARD, 0, {}, {}))  # until it is demanded
-            self._on_rows((yield from label_exchanges(PLAN, step, receive_rows(self._host))))
+            self._on_rows((yield from relays.relay(label_exchanges(PLAN, step, receive_rows(self._host)))))
             step += 1
 
     def expectations(self, position: Position) -> ExpectedMessages | None:
@@ -91,12 +104,18 @@ class Server:
     """An agent that answers requests for its neighbours' rows, until its process ends."""
 
     def __init__(
-        self, folder: Path, host: Host, config: ProtocolConfig, transport: Sending, on_refused: OnRefusedMessage
+        self,
+        folder: Path,
+        host: Host,
+        routes: AgentRoutes | None,
+        config: ProtocolConfig,
+        transport: Sending,
+        on_refused: OnRefusedMessage,
     ) -> None:
         self._pending: list[Request] = []
         self._transport = transport
-        passes = InferencePasses(host, self._answer)
         own: Membership = replace(config.membership, run=name_serving(config.membership.run))
+        passes = InferencePasses(host, self._answer, routes, partial(make_boxes, config.signatures, own.agent, own.run))
         self._run = own.run
         serving = replace(
             config,

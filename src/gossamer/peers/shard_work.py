@@ -24,6 +24,7 @@ from gossamer.peers.program import Value, closing_step, label_exchanges, make_sc
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
+from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position
 from gossamer.peers.recorder import Recorder
@@ -83,7 +84,7 @@ class ShardWork:
         self._shard, self._share, self._host = shard, shard.share, host
         self._recorder = Recorder(folder, shard.membership, settings) if record else None
         self._keys = make_pair_keys(signatures, shard.membership.agent) if settings.masks else None
-        self._closes = closes
+        self._closes, self._signatures = closes, signatures
         self._schedule = make_schedule(host, settings, shard.share, closes)
         self.keep, self.steps = shard.keep, settings.steps
         self.max_message_bytes = self._schedule.largest
@@ -99,12 +100,16 @@ class ShardWork:
         if self._keys is not None:
             host, pads = self._mask(self._host, self._keys, step, session)
         self._evaluation = make_evaluation(host, self._settings, self._share, pads, self._closes)
+        own, routes = self._shard.membership, self._share.routes if self._closes else None
+        boxes = make_boxes(self._signatures, own.agent, own.run, session)
+        self._relays = Relays(routes, host.torch_dtype, boxes)
         given = host, self._settings, self.store, step, self._log.add, self._evaluation
         if self._recorder is None:
-            last = yield from train_from(*given)
+            last = yield from self._relays.relay(train_from(*given))
         else:
             self._recorder.begin(step)
-            last = yield from self._recorder.record(train_from(*given, self._recorder.begin_step))
+            training = train_from(*given, self._recorder.begin_step)
+            last = yield from self._relays.relay(self._recorder.record(training))
         kept = restore_best(last)
         write_tensors(self._folder / "weights.safetensors", kept.params, PRIVATE)
         return kept
@@ -112,7 +117,8 @@ class ShardWork:
     def close(self, kept: Host) -> Generator[PlannedExchange, Inbox, None]:
         """End the run with the weights that are kept, and write its result."""
         moment = closing_step(self._settings)
-        closing = yield from label_exchanges("closing", moment, self._evaluation.close(kept, moment))
+        ending = label_exchanges("closing", moment, self._evaluation.close(kept, moment))
+        closing = yield from self._relays.relay(ending)
         write_result(self._folder, self._shard, kept, closing, self._log.path)
 
     def begin_from(self, step: int, params: Params, statistics: StateDict) -> None:

@@ -5,22 +5,24 @@ while sites plan rejoins like any other, and all roll back to the planning or, i
 checkpoint.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from gossamer.agents.consensus.masked import find_senders
-from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.network_measures import SAMPLED_NUMBERS
-from gossamer.agents.planning import Site, list_message_shapes, plan_site
+from gossamer.agents.planning import plan_site
+from gossamer.agents.planning_exchanges import Site, SiteRoutes, list_planning_exchanges
 from gossamer.agents.rules import StateDict
 from gossamer.agents.scores import count_sums
 from gossamer.agents.share import MASKS, Share
 from gossamer.agents.site_sums import SiteSums, complete_share, measure_site, sum_sites
 from gossamer.errors import GossamerError
 from gossamer.files import PRIVATE, make_private, write_atomically
+from gossamer.machine import as_size
 from gossamer.model import Params
 from gossamer.peers.checkpoints import EpochStore
 from gossamer.peers.evaluation_log import EvaluationLog
@@ -28,6 +30,7 @@ from gossamer.peers.program import label_exchanges, list_expected
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.pads import make_pair_keys
+from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.sender_lists import SenderLists, expect_lists, flood_lists
@@ -47,6 +50,8 @@ from gossamer.runs.stages import (
     uses_masks,
 )
 
+MAX_RELAYED_BYTES = 1 << 26  # of one message between sites that relay, whose rows they do not know before they plan
+
 
 @dataclass(frozen=True)
 class Start:
@@ -58,14 +63,23 @@ class Start:
 
 
 def plan_share(
-    site: Site, settings: Settings, on_tree: Callable[[Share, SiteSums], None] = lambda share, own: None
+    site: Site,
+    settings: Settings,
+    on_routes: Callable[[SiteRoutes], None] = lambda routes: None,
+    on_tree: Callable[[Share, SiteSums], None] = lambda share, own: None,
 ) -> Generator[Outbox, Inbox, tuple[Share, int]]:
-    """Plan the share of a site with the other sites; return it with the diameter of the agents' graph. `on_tree` takes
-    what the exchanges after the plan of the tree depend on."""
-    share, diameter = yield from plan_site(site)
+    """Plan the share of a site with the other sites; return it with the diameter of the agents' graph. `on_routes` and
+    `on_tree` take what the exchanges after the routes, and after the plan of the tree, depend on."""
+    planned = list_planning_exchanges(site)
+
+    def note(routes: SiteRoutes) -> None:
+        planned[:] = list_planning_exchanges(site, routes)
+        on_routes(routes)
+
+    share, diameter = yield from plan_site(site, note)
     own = measure_site(share, site, settings.standardise)
     on_tree(share, own)
-    totals = yield from sum_sites(share, own, len(list_message_shapes(site)))
+    totals = yield from sum_sites(share, own, len(planned))
     return complete_share(share, site, totals, settings.dtype), diameter
 
 
@@ -111,16 +125,7 @@ class SiteWork:
         if uses_masks(shard.settings):
             make_pair_keys(signatures, shard.membership.agent)  # refuses an agent without keys
         self._planned = folder / "planned"
-        self._planning = [
-            ExpectedMessages(
-                "site",
-                str(Phase.PLANNING),
-                index,
-                torch.float64,
-                {link.sender: shape for link, shape in shapes.items()},
-            )
-            for index, shapes in enumerate(list_message_shapes(self._site))
-        ]
+        self._planning = self._expect_planning(None)
         max_diameter = max(1, shard.membership.num_agents - 1)  # of the agents' graph, not known before planning
         self.keep = len(list_stages(shard.settings)) * (1 + checkpoints_to_keep(max_diameter, shard.settings))
         self.steps = PLANNING_STEPS + count_protocol_steps(shard.settings)
@@ -136,9 +141,16 @@ class SiteWork:
         moment = self._start.step  # that of planning, before the step of the same number is trained one later
         if step <= moment:
             self._discard_planned()
-            settings = self._shard.settings
-            plan = plan_share(self._site, settings, self._expect_sums)
-            share, diameter = yield from label_exchanges("site", moment, plan)
+            settings, own = self._shard.settings, self._shard.membership
+            boxes = make_boxes(self._signatures, own.agent, own.run, session + b" planning")
+            relays = Relays(None, torch.float64, boxes)
+
+            def on_routes(routes: SiteRoutes) -> None:
+                relays.take(routes.of_agent(own.agent))
+                self._planning = self._expect_planning(routes)
+
+            plan = plan_share(self._site, settings, on_routes, self._expect_sums)
+            share, diameter = yield from relays.relay(label_exchanges("site", moment, plan))
             if uses_masks(settings):
                 share = yield from self._list_senders(share, diameter)
             planned = self._write_planned(share, diameter)
@@ -151,19 +163,32 @@ class SiteWork:
     def _make_training(self, planned: Shard) -> Work:
         """The work of the planned share; at its start there is the checkpoint that it begins from, if it has one."""
         training = make_work(planned, self._folder, self._log, self._signatures, self._record)
+        if planned.share.routes is not None and training.max_message_bytes > self.max_message_bytes:
+            raise GossamerError(
+                f"rows that are relayed to agent {planned.membership.agent} take messages of "
+                f"{as_size(training.max_message_bytes)}, and {as_size(self.max_message_bytes)} is the most; add links "
+                "between the sites that share many edges"
+            )
         if self._start.params is not None and isinstance(training, ShardWork):
             training.begin_from(self._start.step, self._start.params, self._start.statistics or {})
         return training
 
+    def _expect_planning(self, routes: SiteRoutes | None) -> tuple[ExpectedMessages, ...]:
+        """Expect the exchanges of the plan, as far as they are known."""
+        exchanges = list_planning_exchanges(self._site, routes)
+        self._num_planned = len(exchanges)
+        own = None if routes is None else routes.of_agent(self._site.agent)
+        return list_expected("site", _yield_all(exchanges), torch.float64, own)
+
     def _expect_sums(self, share: Share, own: SiteSums) -> None:
         """Expect the exchanges that follow the plan of the tree."""
-        self._summing = list_expected("site", sum_sites(share, own, len(self._planning)), torch.float64)
+        self._summing = list_expected("site", sum_sites(share, own, self._num_planned), torch.float64)
 
     def _list_senders(self, share: Share, diameter: int) -> Generator[PlannedExchange, Inbox, Share]:
         """The planned share with the senders of the neighbours, from the lists that all agents sign."""
         assert self._summing is not None
         own, (topology,) = self._shard.membership, share.topologies
-        index = len(self._planning) + len(self._summing)
+        index = self._num_planned + len(self._summing)
         lists = SenderLists(own, self._signatures, find_senders(topology.combination[0], own.agent))
         self._summing = (*self._summing, *expect_lists(lists, own, index, diameter))
         pairs = yield from label_exchanges("site", self._start.step, flood_lists(lists, own, index, diameter))
@@ -200,6 +225,7 @@ class SiteWork:
     def _discard_planned(self) -> None:
         """Remove the plan before all plan anew: an agent that dies meanwhile must not restart with an old one."""
         self.training = self._summing = None
+        self._planning = self._expect_planning(None)
         (self._planned / MANIFEST).unlink(missing_ok=True)
 
     def _write_planned(self, share: Share, diameter: int) -> Shard:
@@ -212,6 +238,10 @@ class SiteWork:
         return planned
 
 
+def _yield_all(exchanges: Sequence[Outbox]) -> Generator[Outbox, Inbox, None]:
+    yield from exchanges
+
+
 def bound_message_bytes(shard: SiteShard) -> int:
     """Bytes that no message exceeds: weights, rows of all boundary vertices, or the messages of planning."""
     data, site = shard.data, shard.site
@@ -221,11 +251,15 @@ def bound_message_bytes(shard: SiteShard) -> int:
     networks = [network, *earlier]
     boundary = max((max(len(site.halo(z)), len(site.boundary(z))) for z in site.neighbours), default=0)
     rows = boundary * max(layer.outputs for one in networks for layer in one.layers) * (data.batch or 1)
-    planning = max(shape[0] for shapes in list_message_shapes(site) for shape in (*shapes.values(), (1,)))
+    exchanges = list_planning_exchanges(site)
+    planning = max(shape[0] for one in exchanges for shape in (*one.expected.values(), (1,)))
     sums = 4 + 3 * int(data.features.shape[-1]) + 5 * data.num_outputs  # moments, and weights of each class
     planning = max(planning, sums)
     compressed = settings.consensus_method.payload_bytes(network.shapes(), 8)  # may be more than all weights
     scores = len(MASKS) * count_sums(data.task, data.num_outputs, binned=True)
     lists = site.num_agents * (site.num_agents + SIGNATURE_SIZE) if uses_masks(shard.settings) else 0
     measured = network.num_parameters + SAMPLED_NUMBERS
-    return max(compressed, lists, 8 * max(measured, *(one.num_parameters for one in earlier), rows, planning, scores))
+    relayed = MAX_RELAYED_BYTES if site.relays else 0
+    return max(
+        compressed, lists, relayed, 8 * max(measured, *(one.num_parameters for one in earlier), rows, planning, scores)
+    )

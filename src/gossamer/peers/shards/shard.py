@@ -7,6 +7,7 @@ key.secret           its secret key, where keys were made with the shards (0600)
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from scipy import sparse
 
 from gossamer.agents.consensus.masked import list_senders
 from gossamer.agents.noisy_sums import hide_degrees
+from gossamer.agents.plan import message_rows
+from gossamer.agents.relays import AgentRoutes, select_routes
 from gossamer.agents.share import Share, make_share
 from gossamer.agents.sums import plan_tree
 from gossamer.data import name_classes
@@ -73,6 +76,7 @@ def cut_shards(
     keep = checkpoints_to_keep(diameter(links), settings)
     tree = plan_tree(links)
     assert tree is not None  # links connect all agents
+    routes = plan_agent_routes(deployment, settings)
     graph = deployment.graph
     names = name_classes(graph)
     identity = DataIdentity(name=graph.name, fingerprint=fingerprint, class_names=names, task=graph.task)
@@ -80,7 +84,7 @@ def cut_shards(
     for k in range(m):
         neighbours = {z: contacts[z] for z in np.flatnonzero(links[k]).tolist()}
         membership = Membership(k, run, contacts[k], neighbours, tuple(verify_keys or [None] * m))
-        share = replace(make_share(whole, [k]), tree=tree[k])
+        share = replace(make_share(whole, [k]), tree=tree[k], routes=routes[k])
         if uses_masks(settings):
             share = add_senders(share, [list_senders(one.combination, k) for one in whole.topologies])
         if settings.privacy_spec is not None:
@@ -95,6 +99,25 @@ def add_senders(share: Share, senders: Sequence[NDArray[np.int64]]) -> Share:
     """The share with the senders of its agent's neighbours, for each topology."""
     topologies = zip(share.topologies, senders, strict=True)
     return replace(share, topologies=tuple(replace(one, senders=pairs) for one, pairs in topologies))
+
+
+def plan_agent_routes(deployment: Deployment, settings: Settings) -> list[AgentRoutes | None]:
+    """Each agent's routes, where data edges join agents without a link."""
+    m, planned = deployment.num_agents, deployment.topologies[0].routes
+    if not planned.paths:
+        return [None] * m
+    if settings.privacy_spec is not None:
+        raise GossamerError(
+            "noisy sums of --privacy go over links alone, and here data edges join agents without one; choose "
+            "--lost-edges drop, or a topology that carries all data edges"
+        )
+    gathers, graph = deployment.network.gathers, deployment.graph
+    train, full = (
+        list(chain.from_iterable(message_rows(deployment.shift, gathers, outputs, deployment.assignment)))
+        for outputs in (graph.labelled, np.ones(graph.num_vertices, dtype=bool))
+    )
+    paths = list(planned.paths.values())
+    return [select_routes(k, paths, planned.longest, train, full) for k in range(m)]
 
 
 def diameter(links: NDArray[np.bool_]) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.consensus.masked import check_senders
-from gossamer.agents.planning import Site
+from gossamer.agents.planning_exchanges import Site
 from gossamer.agents.scores import choose_score
 from gossamer.data.site import SiteData, read_site
 from gossamer.errors import GossamerError, naming, shown
@@ -46,6 +46,7 @@ POOLED_SETTINGS = (
     "keep_links",
     "baselines",
 )
+MAX_RELAYING_SITES = 256  # each passes on who talks to whom in matrices of all
 LOCAL_SETTINGS = (*POOLED_SETTINGS, "threads")  # settings in which sites may differ
 
 
@@ -85,6 +86,7 @@ class SiteShard:
             self.weights,
             settings.class_weights == "balanced",
             settings.privacy_spec is not None,
+            relays_edges(settings),
         )
 
 
@@ -107,11 +109,13 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     with naming(path):
         choose_score(settings.score, data.task)
     strangers = sorted(set(np.unique(data.owner).tolist()) - {agent, *neighbours})
-    if strangers:
+    if strangers and not relays_edges(settings):
         raise GossamerError(
             f"{path}: edges lead to agent {strangers[0]}, which is not a neighbour; give its address, or leave the "
-            "edges out at both sites"
+            'edges out at both sites; lost_edges = "relay" reaches it over others, but not with evict_after or privacy'
         )
+    if strangers and strangers[-1] >= m:
+        raise GossamerError(f"{path}: edges lead to agent {strangers[-1]}, and agents are numbered 0 to {m - 1}")
     secret = None if given.secret is None else read_key(path.parent / given.secret)
     weights = None
     if given.combination is not None and agent >= m:
@@ -131,6 +135,11 @@ def make_site_shard(path: Path) -> tuple[SiteShard, str | None]:
     names = None if given.classes is None else list(given.classes)
     identity = DataIdentity(name=given.run, fingerprint="", class_names=names, task=data.task)
     return SiteShard(membership, data, weights, settings, identity), secret
+
+
+def relays_edges(settings: Settings) -> bool:
+    """Sites relay rows between those that share edges without a link."""
+    return settings.lost_edges == "relay" and 2 < settings.agents <= MAX_RELAYING_SITES
 
 
 def _settings(path: Path, values: dict[str, Any]) -> Settings:
@@ -247,5 +256,7 @@ def read_site_shard(folder: Path) -> SiteShard:
     if settings.agents > MAX_SITES:
         raise GossamerError(f"{path}: settings.agents should be at most {MAX_SITES}, found {settings.agents}")
     agent = membership.agent
-    data, weights = take_site(arrays, agent, manifest.num_classes, settings, {agent, *membership.neighbours})
+    known = {agent, *membership.neighbours}
+    owners = {*known, *range(settings.agents)} if relays_edges(settings) else known
+    data, weights = take_site(arrays, agent, manifest.num_classes, settings, known, owners)
     return SiteShard(membership, data, weights, settings, manifest.data)

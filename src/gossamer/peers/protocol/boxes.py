@@ -1,0 +1,95 @@
+"""Sealed boxes: rows for an agent without a link, which the agents that pass them on cannot read or change unnoticed.
+
+Every box has a key of its own, which BLAKE2b derives from the X25519 secret of its two ends (pads.py), the run, the
+session, the number of the exchange in that session, its plan, step, phase and index, and the route. XSalsa20 and
+Poly1305 encrypt and authenticate the rows with it (Bernstein 2005, "The Poly1305-AES message-authentication code";
+Bernstein 2011, "Extending the Salsa20 nonce"). So a box opens at its place alone: one that was changed, or that belongs
+to another exchange, step, session, run or route, does not. An agent enters no session twice, and in a session every
+exchange has another number: no key serves two contents.
+"""
+
+import hashlib
+import struct
+from typing import NamedTuple, Protocol
+
+from nacl.bindings import (
+    crypto_secretbox_easy,
+    crypto_secretbox_MACBYTES,
+    crypto_secretbox_NONCEBYTES,
+    crypto_secretbox_open_easy,
+)
+from nacl.exceptions import CryptoError
+
+from gossamer.agents import Phase
+from gossamer.agents.relays import Route
+from gossamer.peers.protocol.pads import PairKeys
+from gossamer.peers.protocol.wire import PHASES, PLANS, digest_run
+
+_MOMENT = struct.Struct("<QQQBB")
+_PERSON = b"gossamer boxes"  # personalisation of the hash that derives a box's key
+_NONCE = bytes(crypto_secretbox_NONCEBYTES)  # every key serves one box
+
+
+class Moment(NamedTuple):
+    """The exchange that a box belongs to."""
+
+    number: int  # of the relayed exchanges of a session, from 0
+    step: int
+    exchange: int  # of its step, from 0
+    plan: str
+    phase: Phase
+
+    def pack(self) -> bytes:
+        return _MOMENT.pack(self.number, self.step, self.exchange, PLANS.index(self.plan), PHASES.index(self.phase))
+
+
+class BrokenBoxError(Exception):
+    """A box that its sender has not sealed for this place."""
+
+
+class Boxes(Protocol):
+    """Close and open the boxes of one agent."""
+
+    @property
+    def overhead(self) -> int:
+        """Bytes that a box has beside its content."""
+        ...
+
+    def close(self, path: Route, moment: Moment, content: bytes) -> bytes: ...
+
+    def open(self, path: Route, moment: Moment, box: bytes) -> bytes: ...
+
+
+class OpenBoxes:
+    """Boxes that anyone can read, for a network that is trusted, and for planning messages."""
+
+    def __init__(self, overhead: int = 0) -> None:
+        self.overhead = overhead
+
+    def close(self, path: Route, moment: Moment, content: bytes) -> bytes:
+        return bytes(self.overhead) + content
+
+    def open(self, path: Route, moment: Moment, box: bytes) -> bytes:
+        return box[self.overhead :]
+
+
+class SealedBoxes:
+    """Boxes of an agent in one session."""
+
+    overhead = crypto_secretbox_MACBYTES
+
+    def __init__(self, keys: PairKeys, run: str, session: bytes) -> None:
+        self._keys, self._context = keys, digest_run(run) + session
+
+    def close(self, path: Route, moment: Moment, content: bytes) -> bytes:
+        return crypto_secretbox_easy(content, _NONCE, self._derive(path, moment, path[-1]))
+
+    def open(self, path: Route, moment: Moment, box: bytes) -> bytes:
+        try:
+            return crypto_secretbox_open_easy(box, _NONCE, self._derive(path, moment, path[0]))
+        except CryptoError:
+            raise BrokenBoxError from None
+
+    def _derive(self, path: Route, moment: Moment, other: int) -> bytes:
+        label = moment.pack() + struct.pack(f"<{len(path)}I", *path) + self._context
+        return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_PERSON).digest()
