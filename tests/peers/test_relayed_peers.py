@@ -23,7 +23,7 @@ from gossamer.peers.process import run_peer
 )
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_relayed_peers_equal_the_simulation(tmp_path: Path, changes: dict[str, Any], encrypted: bool) -> None:
-    deployment, settings = deployed(**changes)
+    deployment, settings = deployed(lost_edges="relay", **changes)
     assert deployment.topologies[0].routes.paths
     folders = write_local_shards(tmp_path, deployment, settings)
     assert in_threads(folders, run=run_peer if encrypted else over(Hub())) == []

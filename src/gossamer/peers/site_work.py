@@ -239,7 +239,8 @@ class SiteWork:
 
 
 def _yield_all(exchanges: Sequence[Outbox]) -> Generator[Outbox, Inbox, None]:
-    yield from exchanges
+    for one in exchanges:
+        yield one
 
 
 def bound_message_bytes(shard: SiteShard) -> int:
