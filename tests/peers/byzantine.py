@@ -22,6 +22,7 @@ from gossamer.peers.protocol.wire import DTYPES, HEADER, Frame, Status, decode, 
 
 LASTS = 3.0  # seconds from the beginning in which lies are sent
 FLOOD = 340  # statuses a second
+BROKEN = 255  # a byte of no box, and of numbers that are not finite
 
 
 class Lie(StrEnum):
@@ -155,7 +156,10 @@ class ByzantineAgent:
         rows = torch.zeros(what.shapes[self.agent], dtype=what.dtype or victim.config.dtype)
         if not rows.numel():
             return None
-        rows.view(-1)[self.random.randrange(rows.numel())] = self._number(lie)
+        if rows.dtype == torch.uint8:  # rows and boxes of a relayed exchange
+            rows.fill_(BROKEN)
+        else:
+            rows.view(-1)[self.random.randrange(rows.numel())] = self._number(lie)
         return encode(Frame(self.agent, victim.epoch, position, what.plan, what.phase, what.index, rows), RUN)
 
     def _number(self, lie: Lie) -> float:
@@ -169,8 +173,13 @@ class ByzantineAgent:
     def _spoil(self, message: bytes) -> bytes:
         header: Any = decode(message, RUN, self.agent)
         rows = read_payload(header, message)[0].clone()
-        if header.dtype not in DTYPES[:2] or not rows.numel():
+        if not rows.numel():
             return message
-        rows.view(-1)[0] = self._number(Lie.HUGE)
+        if header.dtype == torch.uint8:
+            rows.fill_(BROKEN)
+        elif header.dtype in DTYPES[:2]:
+            rows.view(-1)[0] = self._number(Lie.HUGE)
+        else:
+            return message
         what = header.position, header.plan, header.phase, header.index
         return encode(Frame(self.agent, header.epoch, *what, rows), RUN)

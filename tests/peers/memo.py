@@ -5,19 +5,20 @@ computed. A protocol that lets a wrong message through is detected all the same.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peers.disks import FakeDisk, copied
 from torch import Tensor
 
-from gossamer.agents import Inbox, Outbox
+from gossamer.agents import Inbox
 from gossamer.agents.exchange import join_parts
 from gossamer.agents.selection import restore_best
 from gossamer.model import Params
 from gossamer.peers.evaluation import NetworkEvaluation, PeerEvaluation
 from gossamer.peers.program import Checkpoints, closing_step, label_exchanges, train_from
 from gossamer.peers.protocol.exchanges import PlannedExchange, Program
+from gossamer.peers.protocol.relaying import Relays
 
 
 @dataclass
@@ -56,8 +57,7 @@ class _Recorder:
             return Stage(self.saved, self.records, None)
         # Copies, because the run may overwrite its own.
         messages = {link: join_parts(message).clone() for link, message in exchange.messages.items()}
-        copy = Outbox(exchange.phase, exchange.index, messages, exchange.expected)
-        return Stage(self.saved, self.records, PlannedExchange(plan, step, copy))
+        return Stage(self.saved, self.records, PlannedExchange(plan, step, replace(exchange, messages=messages)))
 
 
 def train_and_close(
@@ -67,11 +67,12 @@ def train_and_close(
     step: int,
     record: Callable[[PeerEvaluation], None],
     evaluation: NetworkEvaluation,
+    relays: Relays,
 ) -> Program:
     """The program of a peer, without what it writes at the end."""
-    last = yield from train_from(host, settings, disk, step, record, evaluation)
+    last = yield from relays.relay(train_from(host, settings, disk, step, record, evaluation))
     moment = closing_step(settings)
-    yield from label_exchanges("closing", moment, evaluation.close(restore_best(last), moment))
+    yield from relays.relay(label_exchanges("closing", moment, evaluation.close(restore_best(last), moment)))
 
 
 def memoise_program(
@@ -82,8 +83,9 @@ def memoise_program(
     step: int,
     record: Callable[[PeerEvaluation], None],
     evaluation: NetworkEvaluation,
+    relays: Relays,
 ) -> Program:
-    """`train_and_close`, with what `memory` holds of earlier runs."""
+    """`train_and_close`, with what `memory` holds of earlier runs; boxes must be the same in every session."""
     params, state = disk.load(step)
     name = b"%d %d " % (host.agents[0], step) + _bits(params) + _bits(state)
     given: list[Inbox] = []
@@ -93,7 +95,7 @@ def memoise_program(
         stage = stages.get(name)
         if stage is None:
             if run is None:
-                run = train_and_close(host, settings, recorder, step, recorder.add, evaluation)
+                run = train_and_close(host, settings, recorder, step, recorder.add, evaluation, relays)
                 for inbox in [None, *given][: len(given)]:
                     recorder.stage(run, inbox)
             stage = stages[name] = recorder.stage(run, given[-1] if given else None)

@@ -22,8 +22,9 @@ from peers.problems import M, Problem
 
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
+from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.resending import RESEND_INTERVAL
-from gossamer.peers.protocol.signatures import Keyring, derive_verify_key, make_keyring
+from gossamer.peers.protocol.signatures import UNSIGNED, Keyring, derive_verify_key, make_keyring
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
 from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, max_step_gap
 
@@ -195,7 +196,7 @@ class Network:
         self.members[k] = Member(
             config,
             self.disks[k],
-            lambda step, session, unable: self._program(k, step),
+            lambda step, session, unable: self._program(k, step, session),
             self.problem.schedules[k],
             lambda receiver, message: self._sends(k, receiver, message),
             self.now,
@@ -234,9 +235,11 @@ class Network:
         in_a_step = len(schedule.full) + max(len(schedule.plain), len(schedule.mixed))
         assert held <= (member.config.max_step_gap + 1) * in_a_step + closing, f"agent {agent} holds {held} messages"
 
-    def _program(self, k: int, step: int) -> Any:
-        """The training run; who reads its exchanges learns which messages come next."""
+    def _program(self, k: int, step: int, session: bytes) -> Any:
+        """The training run; who reads its exchanges learns which messages come next. What is taken from memory does
+        not depend on the session: boxes are open there."""
         start = train_and_close if self.memory is None else partial(memoise_program, self.memory)
+        boxes = make_boxes(keyring(k) if self.memory is None else UNSIGNED, k, RUN, session)
         exchanges: Any = start(
             self.problem.hosts[k],
             self.settings,
@@ -244,6 +247,7 @@ class Network:
             step,
             lambda found: self.records[k].update({found.step: found.own}),
             self.problem.evaluations[k],
+            Relays(self.problem.routes[k], self.settings.torch_dtype, boxes),
         )
         inbox = None
         while True:

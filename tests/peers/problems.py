@@ -8,14 +8,17 @@ import numpy as np
 import torch
 
 from gossamer.agents import Host, training_step
+from gossamer.agents.relays import AgentRoutes
 from gossamer.agents.sums import plan_tree
 from gossamer.data import make_graph
 from gossamer.engines.simulation import run_together
 from gossamer.peers.evaluation import NetworkEvaluation, make_evaluation
 from gossamer.peers.program import MessageSchedule, make_schedule
+from gossamer.peers.shards.shard import plan_agent_routes
 from gossamer.runs.deployment import Deployment, make_deployment
-from gossamer.runs.hosts import build_host, cut_share
+from gossamer.runs.hosts import build_host, build_stage_host, cut_share
 from gossamer.runs.settings import Settings, make_settings
+from gossamer.runs.stages import GRAPH
 
 M, STEPS = 4, 7
 Weights = dict[str, torch.Tensor]
@@ -31,6 +34,7 @@ class Problem:
     schedules: dict[int, MessageSchedule]
     evaluations: dict[int, NetworkEvaluation]
     expected: list[Weights]  # every agent's, of the undisturbed run
+    routes: list[AgentRoutes | None]
 
 
 def problem(**changes: Any) -> Problem:
@@ -51,7 +55,7 @@ def _problem(changes: tuple[tuple[str, Any], ...]) -> Problem:
     train = (random.random(n) < 0.7) & (owner != 1)
     graph = make_graph(
         "small",
-        np.array([(i, i + 1) for i in range(n - 1)] + [(i, i + 2) for i in range(n - 2)]),
+        np.array([(i, i + 1) for i in range(n - 1)] + [(i, i + 2) for i in range(n - 2)] + [(0, 9), (3, 8), (3, 11)]),
         random.standard_normal((n, 4)),
         np.arange(n) % 3,
         train=train,
@@ -67,11 +71,12 @@ def make_problem(deployment: Deployment, settings: Settings, expected: list[Weig
     links = deployment.links & ~np.eye(M, dtype=bool)
     tree = plan_tree(links)
     assert tree is not None
-    shares = {k: replace(cut_share(deployment, settings, [k]), tree=tree[k]) for k in range(M)}
-    hosts = {k: build_host(deployment, settings, [k]) for k in range(M)}
+    routes = plan_agent_routes(deployment, settings)
+    shares = {k: replace(cut_share(deployment, settings, [k]), tree=tree[k], routes=routes[k]) for k in range(M)}
+    hosts = {k: build_stage_host(GRAPH, share, None, settings) for k, share in shares.items()}
     schedules = {k: make_schedule(host, settings, shares[k]) for k, host in hosts.items()}
     evaluations = {k: make_evaluation(host, settings, shares[k]) for k, host in hosts.items()}
-    return Problem(settings, hosts, links, schedules, evaluations, expected)
+    return Problem(settings, hosts, links, schedules, evaluations, expected, routes)
 
 
 def _undisturbed(hosts: list[Host], steps: int) -> list[Weights]:

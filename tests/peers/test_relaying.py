@@ -175,7 +175,8 @@ def test_what_a_relay_does_to_a_box_ends_the_run_and_names_the_route(kind: str) 
         return rows
 
     with pytest.raises(
-        GossamerError, match=r"agent 2 has not sealed for it: .* on the route 2 - 1 - 0; find out .*1 run"
+        GossamerError,
+        match=r"agent 2 has not sealed for it: .* on the route 2 - 1 - 0; find out what runs at agent 1 and agent 2",
     ):
         train(deployment, settings, overhear)
     assert len(kept) == (2 if kind == "replayed" else 1)

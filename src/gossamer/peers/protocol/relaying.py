@@ -134,8 +134,8 @@ class Relays:
             except BrokenBoxError:
                 raise GossamerError(
                     f"agent {agent} was sent rows of agent {sender} {where} that agent {sender} has not sealed for it: "
-                    f"they were changed, replaced or lost on the route {describe_route(piece.path)}; find out what "
-                    f"agents {', '.join(map(str, piece.path[1:-1]))} run"
+                    f"they were changed or replaced on the route {describe_route(piece.path)}; find out what runs at "
+                    f"{', '.join(f'agent {k}' for k in piece.path[1:-1])} and agent {sender}"
                 ) from None
         rows = torch.frombuffer(bytearray(content), dtype=outbox.dtype or self._dtype).view(piece.shape)
         if outbox.phase is not Phase.PLANNING:
