@@ -1,30 +1,141 @@
-"""Rows between agents without a link: sealed, passed on by others, and exact; what is changed on the way is named."""
+"""Rows between agents without a link: sealed, passed on by others, and exact, of shards and of sites."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from peers.harness import check, deployed, in_threads, over, simulated
+import torch
+from peers.harness import check, deployed, in_threads, over, simulated, state_folder
 from peers.memory import Hub
+from peers.processes import Agents, wait_until
+from peers.test_peers_keep_best import simulated as trained_alone
+from peers.test_sites import RUN, shards_of, write_sites
+from peers.test_sites import check as check_sites
+from peers.test_sites import over as sites_over
 
+from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.local_requests import SERVING_FILE
+from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.peers.process import run_peer
+from gossamer.peers.shards.sites import make_site_shard
+from gossamer.runs.deployment import Deployment
+from gossamer.runs.settings import Settings
+
+
+def relayed(**changes: Any) -> tuple[Deployment, Settings]:
+    """Agents some of which share edges without a link."""
+    deployment, settings = deployed(**{"topology": "line", "lost_edges": "relay", **changes})
+    assert deployment.topologies[0].routes.paths
+    assert deployment.edges_kept == 1.0
+    return deployment, settings
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"topology": "line", "update": "gd"},
+        {"update": "gd"},
         {"topology": "star", "update": "adam", "step_size": 0.01, "dropout": 0.5},
-        {"topology": "line", "layers": "gat", "heads": 2, "steps": 15, "attention_dropout": 0.3},
-        {"topology": "line", "layers": "chebyshev", "order": 2, "boundary_bits": 8, "steps": 15, "seed": 1},
+        {"layers": "gat", "heads": 2, "steps": 15, "attention_dropout": 0.3},
+        {"layers": "chebyshev", "order": 2, "boundary_bits": 8, "steps": 15, "seed": 1},
+        {"layers": "gated/sage:aggregate=max", "compress": "power:1", "steps": 15},
     ],
     ids=str,
 )
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_relayed_peers_equal_the_simulation(tmp_path: Path, changes: dict[str, Any], encrypted: bool) -> None:
-    deployment, settings = deployed(lost_edges="relay", **changes)
-    assert deployment.topologies[0].routes.paths
+def test_relayed_peers_equal_the_simulation(tmp_path: Path, changes: dict[str, Any]) -> None:
+    deployment, settings = relayed(**changes)
     folders = write_local_shards(tmp_path, deployment, settings)
-    assert in_threads(folders, run=run_peer if encrypted else over(Hub())) == []
+    assert in_threads(folders, run=over(Hub())) == []
     check(folders, simulated(deployment, settings))
+
+
+@pytest.mark.parametrize("changes", [{}, {"topology": "ring", "consensus": "masked"}], ids=str)
+def test_boxes_go_through_sockets(tmp_path: Path, changes: dict[str, Any]) -> None:
+    deployment, settings = relayed(steps=10, **changes)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    assert in_threads(folders, run=run_peer) == []
+    check(folders, simulated(deployment, settings))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"update": "momentum"},
+        {"topology": "star", "layers": "gat", "heads": 2, "attention_dropout": 0.3, "steps": 15},
+        {"layers": "chebyshev", "order": 2, "step_size": 0.02, "dropout": 0.3, "steps": 15},
+    ],
+    ids=str,
+)
+def test_sites_relay_what_they_plan_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
+    deployment, settings = relayed(**changes)
+    folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
+    assert in_threads(folders, run=sites_over(Hub())) == []
+    check_sites(folders, simulated(deployment, settings))
+
+
+def test_sites_that_relay_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:
+    deployment, settings = relayed(steps=120, checkpoint_every=20, evaluate_every=100)
+    folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
+    kept = [folder / f"run-{RUN}" for folder in folders]
+    with Agents(folders) as agents:
+        agents.start_all()
+        wait_until((kept[1] / "epoch").exists, "the first epoch opens")
+        agents.signal(1, signal.SIGKILL)  # a relay, before it has planned, or just after
+        agents.wait_killed(1)
+        agents.start(1)
+        wait_until((kept[2] / "checkpoint-40.safetensors").exists, "the training goes on")
+        agents.signal(2, signal.SIGKILL)
+        agents.wait_killed(2)
+        agents.start(2)
+        agents.wait_finished()
+    check_sites(folders, simulated(deployment, settings))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("lost", "agent 2 reports 36 edges shared with agent 0, and agent 0 reports 35"),
+        ("changed", "agent 0 cannot train with agent 2, which has other edges between the two"),
+    ],
+)
+def test_sites_without_a_link_that_disagree_on_an_edge_are_told(tmp_path: Path, kind: str, message: str) -> None:
+    deployment, settings = relayed(steps=2)
+    paths = write_sites(tmp_path, deployment, settings)
+    data = paths[0].parent / "data.npz"
+    with np.load(data) as file:
+        arrays = dict(file)
+    far = {vertex for vertex, owner in arrays["owners"].tolist() if owner == 2}
+    edge = next(n for n, ends in enumerate(arrays["edges"].tolist()) if far & set(ends))
+    if kind == "changed":
+        arrays["weights"][edge] *= 2
+    else:
+        arrays |= {name: np.delete(arrays[name], edge, axis=0) for name in ("edges", "weights")}
+        arrays["owners"] = arrays["owners"][np.isin(arrays["owners"][:, 0], arrays["edges"])]
+    np.savez(data, **arrays)
+    failures = in_threads(shards_of(paths, tmp_path / "shards"), run=sites_over(Hub()))
+    assert any(message in str(one) for one in failures)
+
+
+def test_sites_that_drop_edges_name_the_stranger(tmp_path: Path) -> None:
+    deployment, settings = relayed(steps=2)
+    path = write_sites(tmp_path, deployment, settings.model_copy(update={"lost_edges": "drop"}))[0]
+    with pytest.raises(GossamerError, match=r'edges lead to agent 2, which .* lost_edges = "relay"'):
+        make_site_shard(path)
+
+
+def test_agents_predict_by_rows_that_others_pass_on(tmp_path: Path) -> None:
+    deployment, settings = relayed(steps=10)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    states, expected = [state_folder(folder) for folder in folders], trained_alone(deployment, settings).predict()
+    with Agents(folders, serve=True) as agents:
+        agents.start_all()
+        wait_until(lambda: all((state / SERVING_FILE).is_file() for state in states), "all agents serve")
+        for agent in (0, 1, 3):
+            answer = ask_neighbours(states[agent], 60.0)
+            assert answer is not None
+            own = np.flatnonzero(deployment.assignment == agent)
+            for rows in (answer.rows, None):  # of a new pass, and of the run's end
+                found = TrainedAgent(folders[agent]).predict(rows)
+                torch.testing.assert_close(found.outputs, expected[own], rtol=0, atol=1e-10)

@@ -31,6 +31,7 @@ from gossamer.runs.training import measure_scores, run_training
 ENCODER = {"encoder": 3, "update": "adam", "step_size": 0.01}
 PRIVATE = {"privacy": "node:epsilon=8,delta=1e-5,hops=2,noise=0.7", "step_size": 1.0}
 EDGE = {"privacy": "edge:epsilon=9,delta=1e-5,noise=0.9", "update": "adam", "step_size": 0.01}
+RELAYED = {**ENCODER, "topology": "ring", "lost_edges": "relay"}
 SHORT: dict[str, Any] = {
     "steps": 8,
     "encoder_steps": 6,
@@ -47,7 +48,7 @@ def simulate(deployment: Deployment, settings: Settings, secrets: Secrets) -> tu
     return run.deployment.handed, run_training(run, measure=measure_scores).host.params
 
 
-@pytest.mark.parametrize("changes", [ENCODER, PRIVATE, EDGE], ids=str)
+@pytest.mark.parametrize("changes", [ENCODER, PRIVATE, EDGE, RELAYED], ids=str)
 def test_peers_have_the_simulations_bits_in_every_stage(tmp_path: Path, changes: dict[str, Any]) -> None:
     deployment, settings = deployed(**SHORT, **changes)
     secrets = make_secrets(range(M))
@@ -108,7 +109,16 @@ def test_sites_that_pool_nothing_have_the_same_stages(tmp_path: Path, changes: d
     assert site.private == private
     halo = [one for one in list_planning_exchanges(site) if one.expected == list_planning_exchanges(other)[1].expected]
     assert bool(halo) != private  # neither degrees nor marks of boundary vertices are sent
-    folders = shards_of(paths, tmp_path / "shards")
+    check_stages(shards_of(paths, tmp_path / "shards"), deployment, settings)
+
+
+def test_sites_relay_rows_of_the_last_stage(tmp_path: Path) -> None:
+    deployment, settings = deployed(**SHORT, **RELAYED)
+    check_stages(shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards"), deployment, settings)
+
+
+def check_stages(folders: list[Path], deployment: Deployment, settings: Settings) -> None:
+    """Sites end with the weights of the simulation that has their secrets."""
     assert in_threads(folders) == []
     secrets = collected([folder / f"run-{RUN}" for folder in folders])
     _, expected = simulate(deployment, settings, secrets)
