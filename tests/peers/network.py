@@ -21,6 +21,7 @@ from peers.memo import Stage, memoise_program, train_and_close
 from peers.problems import M, Problem
 
 from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.detours import Detours, make_seals
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.resending import RESEND_INTERVAL
@@ -61,6 +62,7 @@ class Faults:
     forget: float = 0.0  # probability that the disk is lost with the agent
     power_cut: float | None = None  # when all die at once
     partition: float = 0.0  # seconds during which one link carries nothing
+    down: tuple[tuple[int, int], ...] = ()  # links that carry nothing that way, while agents take detours
     damage: float = 0.0  # probability that a checkpoint is damaged when an agent starts
 
 
@@ -88,6 +90,7 @@ class Network:
         self.disks = {k: kind(keep, (copied(h.params), copied(h.state)), self._maybe_die) for k, h in hosts.items()}
         self.members: dict[int, Member] = {}
         self.last: dict[int, Member] = {}
+        self.detours: dict[int, Detours] = {}
         self.gone: set[int] = set()
         self.progress: tuple[float, dict[int, Any]] = (0.0, {})  # when it was last made, and where agents stood
         self.isolated = (-1, 0.0)
@@ -161,9 +164,13 @@ class Network:
         elif k not in self.members:
             return
         elif kind == "tick":
-            if self.members[k].wake_at > self.now:
+            called = self.faults.down and self.detours[k].wake_at <= self.now
+            if called:
+                self.detours[k].tick(self.now)
+            if self.members[k].wake_at <= self.now:
+                self.members[k].tick(self.now)
+            elif not called:
                 return
-            self.members[k].tick(self.now)
         else:
             self._receive(*what)
         member = self.last[k] = self.members[k]
@@ -180,7 +187,8 @@ class Network:
                 self.happened["left before all had finished"] += 1
                 self.kill(k)
         else:
-            self._at(max(member.wake_at, self.now + 1e-4), "tick", k)
+            wake_at = min(member.wake_at, self.detours[k].wake_at) if self.faults.down else member.wake_at
+            self._at(max(wake_at, self.now + 1e-4), "tick", k)
 
     def _start(self, k: int) -> None:
         self.happened["checkpoint damaged"] += self.disks[k].start(self.random)
@@ -193,12 +201,18 @@ class Network:
             max_step_gap(self.settings),
             signatures=keyring(k),
         )
+        seals = make_seals(keyring(k), k, RUN)
+
+        def over_link(receiver: int, message: bytes) -> None:
+            self._sends(k, receiver, message)
+
+        self.detours[k] = Detours(k, M, self.neighbours[k], RUN, seals, over_link, self.now)
         self.members[k] = Member(
             config,
             self.disks[k],
             lambda step, session, unable: self._program(k, step, session),
             self.problem.schedules[k],
-            lambda receiver, message: self._sends(k, receiver, message),
+            self.detours[k].send if self.faults.down else over_link,
             self.now,
         )
 
@@ -212,6 +226,11 @@ class Network:
         elif len(member.statements.restorable) < len(self.problem.hosts):
             self._maybe_die(Kill.OPENING)
         refused, now_in = sum(member.refused.values()), member.epoch
+        if self.faults.down:
+            taken = self.detours[k].receive(sender, memoryview(bytearray(message)), self.now)
+            if taken is None:
+                return
+            sender, message = taken[0], bytes(taken[1])
         member.receive(sender, message, self.now)
         accepted = sum(member.refused.values()) == refused
         assert not (accepted and epoch not in (None, now_in)), f"agent {k} took a frame of epoch {epoch} in {now_in}"
@@ -279,6 +298,8 @@ class Network:
         if self.overhear is not None:
             message = self.overhear(sender, receiver, message) or message
         if self.now < self.isolated[1] and self.isolated[0] in (sender, receiver):
+            return
+        if (sender, receiver) in self.faults.down:
             return
         link, start, end = self.cut
         if {sender, receiver} == set(link) and start <= self.now < end:

@@ -53,13 +53,14 @@ def quiet(number: int) -> tuple[Problem, Counter[Kill], dict[bytes, Stage]]:
     return made, network.occasions, memory
 
 
-def random_faults(seed: int, occasions: Counter[Kill]) -> Faults:
+def random_faults(seed: int, occasions: Counter[Kill], ring: bool) -> Faults:
     """Faults of a network, from calm to hopeless, and the points where agents die: points are equally likely, and so
-    are the occasions there."""
+    are the occasions there. In a ring a link may be down from the beginning to the end, in one direction or both."""
     draw = random.Random(seed)
     places = draw.choices(list(Kill), k=draw.randrange(6))
+    down = _random_link(draw) if ring and draw.random() < 0.3 else ()
     return Faults(
-        drop=draw.choice([0.0, 0.05, 0.2]),
+        drop=draw.choice([0.0, 0.05] if down else [0.0, 0.05, 0.2]),  # on every link of a detour
         double=draw.choice([0.0, 0.1]),
         delay=draw.choice([0.001, 0.01, 0.1]),
         kills=tuple((place, 1 + draw.randrange(max(occasions[place], 2))) for place in places),
@@ -67,18 +68,28 @@ def random_faults(seed: int, occasions: Counter[Kill]) -> Faults:
         power_cut=draw.choice([None, None, draw.uniform(0, 2)]),
         partition=draw.choice([0.0, 1.0, 15.0]),
         damage=draw.choice([0.0, 0.0, 0.0, 0.5]),
+        down=down,
     )
+
+
+def _random_link(draw: random.Random) -> tuple[tuple[int, int], ...]:
+    """A link of the ring, in one direction or both."""
+    k = draw.randrange(M)
+    there, back = (k, (k + 1) % M), ((k + 1) % M, k)
+    return draw.choice([(there,), (back,), (there, back), (there, back)])
 
 
 def run_schedule(seed: int, kind: str = "faults") -> Network:
     """One schedule to its end, checked: with the bits of the undisturbed run, or an error that names the liar."""
     made, occasions, memory = quiet(seed % len(PROBLEMS))
     anew = seed // len(PROBLEMS) % ANEW == 0
-    faults = random_faults(seed, occasions)
+    ring = PROBLEMS[seed % len(PROBLEMS)]["topology"] == "ring"
+    faults = random_faults(seed, occasions, ring and kind == "faults")
     if kind == "faults":
         network = Network(made, faults, seed, None if anew else memory)
         network.run()
         check(network)
+        network.happened["link down all the time"] += bool(faults.down)
         return network
     draw = random.Random(f"{seed} {kind}")
     relays = "lost_edges" in PROBLEMS[seed % len(PROBLEMS)]  # sealed boxes tell who lied

@@ -23,6 +23,7 @@ from gossamer.files import lock_folder, make_private, remove_unfinished
 from gossamer.machine import raise_descriptor_limit
 from gossamer.peers.agent_folders import EVALUATIONS_FILE, note_first_start, run_folder
 from gossamer.peers.changing import SPARE_AGENTS, ChangingAgent, max_changing_bytes
+from gossamer.peers.detouring import DetouringTransport
 from gossamer.peers.driving import RunWithoutAgentError, drive_peer
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.identity import Identity
@@ -37,6 +38,7 @@ from gossamer.peers.progress import (
     write_status,
 )
 from gossamer.peers.protocol.config import ProtocolConfig
+from gossamer.peers.protocol.detours import max_detour_bytes
 from gossamer.peers.protocol.exchanges import Program
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures, make_keyring
@@ -158,7 +160,10 @@ def _train(
     def refuse(sender: int, refused: RefusedError) -> None:
         refusals.add(sender, refused.reason, refused.detail)
 
-    transport = connect(max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config)), refusals.add)
+    largest = max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config))
+    own = shard.membership
+    links = connect(largest + max_detour_bytes(own.num_agents), refusals.add)
+    transport = DetouringTransport(links, own, signatures, refuse)
     try:
         member = Member(
             config,
@@ -255,7 +260,7 @@ def read_secret(folder: Path, membership: Membership, may_change: bool = False) 
 def _report(
     member: Member,
     now: float,
-    sources: tuple[Transport, EvaluationLog, RefusalLog, Mapping[int, float]],
+    sources: tuple[DetouringTransport, EvaluationLog, RefusalLog, Mapping[int, float]],
     options: PeerOptions,
     folder: Path,
     first: int,
@@ -263,6 +268,7 @@ def _report(
 ) -> PeerReport:
     """Pass on and store the agent's progress."""
     report = make_report(member, *sources, now, first, serving)
+    report["detours"] = sources[0].detours
     write_status(folder, report)
     options.on_report(report)
     return report

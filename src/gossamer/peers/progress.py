@@ -47,6 +47,7 @@ class PeerReport(TypedDict):
     serving: bool  # all agents have finished, and this one stays for inference
     time: float  # of the report, seconds since 1970
     process: int
+    detours: NotRequired[dict[str, list[int]]]  # agents that messages for a neighbour go over, whose link is down
     membership: NotRequired[int]  # the last one that is known, of a run whose agents may leave and join
     members: NotRequired[list[int]]  # its agents
     standing: NotRequired[str]  # "member", "leaving", "split", "joining", "left", "outside", "finished"

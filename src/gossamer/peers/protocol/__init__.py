@@ -13,6 +13,7 @@ The code is organised as follows:
     config       parameters of an agent in the protocol, and the interface of its persistent state
     exchanges    exchanges of one agent in one epoch
     relaying     exchanges between agents without a link, in rounds over others
+    detours      messages around a link that is down
     boxes        sealed boxes, which others pass on and cannot read
     resending    retransmission: requests and their timeout, frames held, rate limits
     statements   signed statements of agents about themselves

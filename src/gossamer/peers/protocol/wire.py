@@ -4,7 +4,8 @@ Two kinds of messages cross a link in every run. A Frame carries the rows or wei
 HEADER, FRAME_HEADER and raw numbers. A Status carries the sender's progress, HEADER and a msgpack map; it may be lost,
 duplicated or late without harm. So may the three kinds of runs whose membership changes, HEADER and a msgpack map, too:
 Ballots are votes on what follows a membership, a Decision is what was decided, a JoinRequest comes from an agent that
-is no member. Their senders are ids (terms.py), those of the others numbers in the membership.
+is no member. Their senders are ids (terms.py), those of the others numbers in the membership. Calls, Echoes and Detours
+are about links that are down (detours.py).
 
 Reading has two stages. `decode` reads headers alone: of a frame it returns the FrameHeader, to be checked against the
 plan. `read_payload` then reads the numbers, without copying them if possible.
@@ -25,11 +26,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 HEADER = struct.Struct("<BBxxI16sQ")  # version, kind, sender, the run's digest, epoch
 FRAME_HEADER = struct.Struct("<QIIBBBBI3I4x")  # step, slot, index, plan, phase, type, dimensions, checksum, shape
 PAYLOAD_OFFSET = HEADER.size + FRAME_HEADER.size  # 72 bytes
-STATUS, FRAME, BALLOTS, DECISION, JOIN = range(5)
+STATUS, FRAME, BALLOTS, DECISION, JOIN, CALL, ECHO, DETOUR = range(8)
 DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
 # Evaluation; training; planning between sites; between two stages; the end of a run; inference after it
 PLANS = ("full", "train", "site", "hand-over", "closing", "inference")

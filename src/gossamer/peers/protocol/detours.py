@@ -1,0 +1,288 @@
+"""Detours: messages for a neighbour whose link is down go over other agents, until it is up again.
+
+The arithmetic does not notice: every exchange stays as planned, and is as exact as before. So no agent has to learn of
+a link that is down but its two ends and those on the detour, and nothing has to be agreed. This is an overlay network
+(Andersen, Balakrishnan, Kaashoek and Morris 2001, "Resilient overlay networks") with the routes of dynamic source
+routing (Johnson and Maltz 1996), which need no table of the whole network:
+
+call      An agent that has heard nothing of a neighbour over their link for SILENCE calls it, again and again: all
+          agents pass the call on to their neighbours, once, and add themselves to its path. It names the last echo
+          that has arrived over the link.
+echo      Who is called answers over the link. A caller that was only waiting for long arithmetic hears it.
+detour    If the next call names an earlier echo, the link is down. Who is called takes the path of that call backwards:
+          it sends each of its messages over the link and over the path, in a box that only the two ends can close and
+          open. A later call replaces the path; a detour that is not called for again ends.
+
+A bridge has no detour: what lies behind it is waited for, as ever. Calls are rate limited, and a box travels no path
+that visits an agent twice.
+"""
+
+import hashlib
+import logging
+import secrets
+import struct
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from nacl.bindings import (
+    crypto_secretbox_easy,
+    crypto_secretbox_MACBYTES,
+    crypto_secretbox_NONCEBYTES,
+    crypto_secretbox_open_easy,
+)
+from nacl.exceptions import CryptoError
+
+from gossamer.agents.relays import Route
+from gossamer.peers.protocol.pads import PairKeys, make_pair_keys
+from gossamer.peers.protocol.resending import TokenBucket
+from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
+from gossamer.peers.protocol.wire import (
+    CALL,
+    DETOUR,
+    ECHO,
+    HEADER,
+    WIRE_VERSION,
+    RefusedError,
+    check_header,
+    digest_run,
+    find_kind,
+    pack_value,
+    unpack_value,
+)
+
+SILENCE = 5.0  # seconds without a message over a link, after which its other end is called
+CALL_INTERVAL = 5.0  # seconds between two calls
+DETOUR_LASTS = 3 * CALL_INTERVAL  # seconds from the last call
+SEEN_CALLS = 4096  # that are known not to be passed on again
+ECHO_TIME = CALL_INTERVAL / 2  # seconds in which an echo arrives, or not at all
+CALL_RATE, CALL_BURST = 4.0, 64  # calls that a neighbour may pass on, for each agent of the run: a second, and at once
+_PERSON = b"gossamer detours"  # personalisation of the hash that derives a pair's key
+_IDS = struct.Struct("<III")  # of the run's agents: sender and receiver; and what they send
+_CALL, _MESSAGE = range(2)
+_NO_ECHO = 0
+_ECHO = struct.Struct("<Q")
+_logger = logging.getLogger(__name__)
+
+
+class Seals(Protocol):
+    """Close and open what one agent sends another over others."""
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes: ...
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes: ...
+
+
+class OpenSeals:
+    """On a network that is trusted."""
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes:
+        return content
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes:
+        return box
+
+
+class PairSeals:
+    """By keys that two agents share (pads.py); random nonces, since messages may be lost or come twice."""
+
+    def __init__(self, keys: PairKeys, run: str) -> None:
+        self._keys, self._run = keys, digest_run(run)
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes:
+        nonce = secrets.token_bytes(crypto_secretbox_NONCEBYTES)
+        return nonce + crypto_secretbox_easy(content, nonce, self._derive(self._keys.agent, receiver, receiver, what))
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes:
+        nonce, closed = box[:crypto_secretbox_NONCEBYTES], box[crypto_secretbox_NONCEBYTES:]
+        try:
+            return crypto_secretbox_open_easy(closed, nonce, self._derive(sender, self._keys.agent, sender, what))
+        except (CryptoError, ValueError, TypeError):
+            raise RefusedError("signature", f"a box that agent {sender} has not closed") from None
+
+    def _derive(self, sender: int, receiver: int, other: int, what: int) -> bytes:
+        label = _IDS.pack(sender, receiver, what) + self._run
+        return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_PERSON).digest()
+
+
+def make_seals(signatures: Signatures, agent: int, run: str) -> Seals:
+    """The seals of an agent; open ones where agents have no keys."""
+    return OpenSeals() if signatures is UNSIGNED else PairSeals(make_pair_keys(signatures, agent), run)
+
+
+def max_detour_bytes(num_agents: int) -> int:
+    """Bytes that a message is longer on a detour, at most."""
+    return HEADER.size + crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES + 5 * num_agents + 32
+
+
+class Detour(NamedTuple):
+    """Where messages for a neighbour go as well."""
+
+    path: Route
+    until: float
+
+
+class Detours:
+    """One agent's calls and detours: a state machine without I/O or a clock."""
+
+    def __init__(
+        self,
+        agent: int,
+        num_agents: int,
+        neighbours: Collection[int],
+        run: str,
+        seals: Seals,
+        send: Callable[[int, bytes], None],
+        now: float,
+    ) -> None:
+        """`send` takes messages for the links."""
+        self._agent, self._num_agents, self._run, self._seals = agent, num_agents, run, seals
+        self._neighbours, self._send = tuple(sorted(neighbours)), send
+        self._heard = dict.fromkeys(self._neighbours, now)  # when, over the link
+        self._called: dict[int, float] = {}
+        self._heard_echoes: dict[int, int] = {}  # the last of each neighbour
+        self._echoes: dict[int, tuple[int, float]] = {}  # the last for each neighbour, and when it was sent first
+        self._seen: deque[bytes] = deque(maxlen=SEEN_CALLS)
+        self._limits = {z: TokenBucket(now, CALL_RATE * num_agents, CALL_BURST * num_agents) for z in self._neighbours}
+        self.detours: dict[int, Detour] = {}
+        self.wake_at = now + SILENCE
+
+    def send(self, neighbour: int, message: bytes) -> None:
+        """Send a message over the link, and over the detour if there is one."""
+        self._send(neighbour, message)
+        detour = self.detours.get(neighbour)
+        if detour is not None:
+            box = self._seals.close(neighbour, _MESSAGE, message)
+            self._send(detour.path[1], self._encode(DETOUR, [list(detour.path), box]))
+
+    def receive(self, sender: int, message: memoryview, now: float) -> tuple[int, memoryview] | None:
+        """The message that has arrived and who has sent it; None of a call, or of what is passed on."""
+        self._heard[sender] = now
+        if self._called.pop(sender, None) is not None:
+            _logger.info("agent %d hears agent %d over their link again", self._agent, sender)
+        kind = find_kind(message)
+        if kind == CALL:
+            self._on_call(sender, message, now)
+            return None
+        if kind == ECHO:
+            self._heard_echoes[sender] = check_header(message, self._run, sender)[1]
+            return None
+        return self._on_detour(sender, message) if kind == DETOUR else (sender, message)
+
+    def tick(self, now: float) -> None:
+        """Call the neighbours that are silent, and end the detours that are called for no more."""
+        if now < self.wake_at:
+            return
+        for z in [z for z, detour in self.detours.items() if now >= detour.until]:
+            self._end_detour(z)
+        for z, heard in self._heard.items():
+            if now >= heard + SILENCE and now >= self._called.get(z, now - CALL_INTERVAL) + CALL_INTERVAL:
+                self._call(z, now)
+        calls = [max(heard + SILENCE, self._called.get(z, now) + CALL_INTERVAL) for z, heard in self._heard.items()]
+        self.wake_at = min([*(detour.until for detour in self.detours.values()), *calls], default=now + SILENCE)
+
+    def _call(self, neighbour: int, now: float) -> None:
+        if neighbour not in self._called:
+            _logger.info(
+                "agent %d has heard nothing of agent %d over their link for %.0f s, and calls it over others",
+                self._agent,
+                neighbour,
+                now - self._heard[neighbour],
+            )
+        self._called[neighbour] = now
+        name = secrets.token_bytes(16)
+        self._seen.append(name)
+        content = name + _ECHO.pack(self._heard_echoes.get(neighbour, _NO_ECHO))
+        self._pass_call(name, [self._agent], neighbour, self._seals.close(neighbour, _CALL, content))
+
+    def _pass_call(self, name: bytes, path: list[int], target: int, box: bytes) -> None:
+        call = self._encode(CALL, [name, path, target, box])
+        for z in self._neighbours:
+            if z not in path:
+                self._send(z, call)
+
+    def _on_call(self, sender: int, message: memoryview, now: float) -> None:
+        body = self._decode(sender, message)
+        if not (isinstance(body, list) and len(body) == 4 and isinstance(body[0], bytes) and len(body[0]) == 16):
+            raise RefusedError("malformed", "a call")
+        name, path, target, box = body
+        if not (self._is_path(path) and path[-1] == sender and self._is_agent(target) and isinstance(box, bytes)):
+            raise RefusedError("malformed", "the path of a call")
+        if not self._limits[sender].take(now):
+            raise RefusedError("too often", "calls over others")
+        if target == self._agent:
+            self._take_call(name, (*path, self._agent), box, now)
+        elif name not in self._seen and self._agent not in path:
+            self._seen.append(name)
+            self._pass_call(name, [*path, self._agent], target, box)
+
+    def _take_call(self, name: bytes, path: Route, box: bytes, now: float) -> None:
+        """Be called by a neighbour that does not hear this agent."""
+        caller = path[0]
+        if caller not in self._heard:
+            raise RefusedError("unplanned", f"a call of agent {caller}, which is no neighbour")
+        content = self._seals.open(caller, _CALL, box)
+        if len(content) != len(name) + _ECHO.size or not content.startswith(name):
+            raise RefusedError("signature", f"a call that agent {caller} has not made")
+        if len(path) == 2 or name in self._seen:
+            return
+        self._seen.append(name)
+        (heard,) = _ECHO.unpack_from(content, len(name))
+        echo, sent_at = self._echoes.get(caller, (heard, now))
+        if heard == echo:  # or this is the first call
+            echo, sent_at = self._echoes[caller] = 1 + secrets.randbits(62), now
+            self._end_detour(caller)
+        elif now >= sent_at + ECHO_TIME:
+            self._begin_detour(caller, path[::-1], now)
+        self._send(caller, HEADER.pack(WIRE_VERSION, ECHO, self._agent, digest_run(self._run), echo))
+
+    def _begin_detour(self, neighbour: int, path: Route, now: float) -> None:
+        known = self.detours.get(neighbour)
+        if known is None or known.path != path:
+            _logger.info(
+                "agent %d sends agent %d its messages over agent %s, too: their link is down",
+                self._agent,
+                neighbour,
+                ", ".join(map(str, path[1:-1])),
+            )
+        self.detours[neighbour] = Detour(path, now + DETOUR_LASTS)
+        self.wake_at = min(self.wake_at, now + DETOUR_LASTS)
+
+    def _end_detour(self, neighbour: int) -> None:
+        if self.detours.pop(neighbour, None) is not None:
+            _logger.info("agent %d sends agent %d its messages over their link alone again", self._agent, neighbour)
+
+    def _on_detour(self, sender: int, message: memoryview) -> tuple[int, memoryview] | None:
+        """Pass a box on, or open it."""
+        body = self._decode(sender, message)
+        if not (isinstance(body, list) and len(body) == 2 and self._is_path(body[0]) and isinstance(body[1], bytes)):
+            raise RefusedError("malformed", "a detour")
+        path, box = body
+        here = path.index(self._agent) if self._agent in path else 0
+        if here == 0 or path[here - 1] != sender:
+            raise RefusedError("malformed", "the path of a detour")
+        if path[-1] != self._agent:
+            following = path[here + 1]
+            if following not in self._heard:
+                raise RefusedError("unplanned", f"a detour to agent {following}, which is no neighbour")
+            self._send(following, self._encode(DETOUR, [path, box]))
+            return None
+        if path[0] not in self._heard:
+            raise RefusedError("unplanned", f"a message of agent {path[0]}, which is no neighbour")
+        return path[0], memoryview(bytearray(self._seals.open(path[0], _MESSAGE, box)))
+
+    def _encode(self, kind: int, body: object) -> bytes:
+        return HEADER.pack(WIRE_VERSION, kind, self._agent, digest_run(self._run), 0) + pack_value(body)
+
+    def _decode(self, sender: int, message: memoryview) -> object:
+        check_header(message, self._run, sender)
+        return unpack_value(message[HEADER.size :])
+
+    def _is_agent(self, value: object) -> bool:
+        return type(value) is int and 0 <= value < self._num_agents
+
+    def _is_path(self, value: object) -> bool:
+        """Return whether a value is a list of distinct agents."""
+        return (
+            isinstance(value, list) and bool(value) and all(map(self._is_agent, value)) and len({*value}) == len(value)
+        )
