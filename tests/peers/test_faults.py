@@ -1,5 +1,6 @@
 """Four real processes and everything that can happen to them: it costs time, and the weights end at the same bits."""
 
+import json
 import signal
 import subprocess
 import time
@@ -17,6 +18,7 @@ from peers.proxy import Proxy
 from peers.traps import STEP, Action, Moment, Trap
 
 from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.progress import STATUS_FILE
 from gossamer.peers.shards.shard import Shard, read_shard, write_shard
 
 pytestmark = pytest.mark.slow
@@ -33,7 +35,7 @@ class Fault(Enum):
     KILLED_WHILE_CHECKPOINTING = "an agent dies with half a checkpoint on its disk"
     STOPPED = "an agent does nothing for longer than the heartbeats wait"
     CONNECTION_RESET = "the connections between two neighbours are reset, again and again for a second"
-    BLACKHOLE = "nothing passes between two neighbours for longer than the heartbeats wait, and nobody says so"
+    BLACKHOLE = "nothing passes between two neighbours until they have finished, and nobody says so"
     PARTITION = "two halves of the network are without a link for longer than the heartbeats wait"
     POWER_CUT = "all agents die at once"
 
@@ -139,13 +141,25 @@ def between_two(folders: list[Path], fault: Fault) -> None:
         for proxy in proxies:
             (proxy.reset if fault == Fault.CONNECTION_RESET else proxy.block)(True)
         let_go(agents)
-        time.sleep(1.0 if fault == Fault.CONNECTION_RESET else AWAY)
-        assert not (state_folder(folders[VICTIM]) / "done").exists()  # it did wait for its neighbour
+        if fault == Fault.CONNECTION_RESET:
+            time.sleep(1.0)
+            assert not (state_folder(folders[VICTIM]) / "done").exists()  # it did wait for its neighbour
+        else:
+            ends = [state_folder(folders[k]) for k in (VICTIM, neighbour)]
+            wait_until(lambda: all(find_detours(state) for state in ends), "both ends take a detour")
+            assert find_detours(ends[0]) == {str(neighbour): [1, 0]}  # the other way around the ring
+            wait_until(lambda: all((state / "done").is_file() for state in ends), "both ends finish")
         for proxy in proxies:
             proxy.reset(False)
             proxy.block(False)
         agents.wait_finished()
         assert all((proxy.resets > 0) == (fault == Fault.CONNECTION_RESET) for proxy in proxies)
+
+
+def find_detours(state: Path) -> dict[str, list[int]]:
+    """The detours in an agent's last report."""
+    detours: dict[str, list[int]] = json.loads((state / STATUS_FILE).read_text())["detours"]
+    return detours
 
 
 def partition(folders: list[Path]) -> None:
