@@ -8,13 +8,13 @@ from peers.network import RUN, Faults, Network, keyring
 from peers.problems import M, problem
 from peers.schedules import check
 
+from gossamer.peers.protocol.boxes import make_seals
 from gossamer.peers.protocol.detours import (
     CALL_BURST,
     CALL_INTERVAL,
     DETOUR_LASTS,
-    SILENCE,
+    LINK_SILENCE,
     Detours,
-    make_seals,
     max_detour_bytes,
 )
 from gossamer.peers.protocol.signatures import UNSIGNED
@@ -76,7 +76,7 @@ class World:
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_link_that_is_down_is_passed_by_and_taken_up_again(signed: bool) -> None:
     world = World(down=BOTH, signed=signed)
-    world.run(SILENCE + CALL_INTERVAL + 1)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 1)
     assert world.paths() == {0: {}, 1: {2: (1, 0, 3, 2)}, 2: {1: (2, 3, 0, 1)}, 3: {}}
     for agent in (1, 2):
         world.arrived[agent].clear()

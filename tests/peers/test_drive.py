@@ -30,6 +30,7 @@ class Talker:
     bytes_in: dict[int, int] = {}
     bytes_out: dict[int, int] = {}
     dropped = 0
+    detours: dict[str, list[int]] = {}
 
     def __init__(self, clock: Clock, speaks: float) -> None:
         self.clock, self.speaks = clock, speaks

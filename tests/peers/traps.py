@@ -67,14 +67,15 @@ class _TrapRunner:
         inbox = None
         while True:
             try:
-                plan, step, exchange = run.send(inbox)
+                planned = run.send(inbox)
             except StopIteration as done:
                 return done.value
+            plan, step, exchange = planned
             here = (step, str(exchange.phase) if plan == "train" else plan)
             if (self.here, here) == ((STEP, "forward"), (STEP, "backward")):
                 self.at(Moment.BETWEEN_PHASES)
             self.here, self.sent = here, 0
-            inbox = yield plan, step, exchange
+            inbox = yield planned
 
     def sockets(self, *arguments: Any) -> Sockets:
         sockets = Sockets(*arguments)

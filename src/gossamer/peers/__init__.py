@@ -3,6 +3,7 @@
 The code is organised as follows:
     process           the process of a peer: shard, transport and protocol joined
     driving           the loop of that process
+    detouring         its transport, with detours around links that are down
     changing          the same where agents may leave and join
     departure         an agent's wish to leave
     identity          an agent's address and keys, and whom it admits to join

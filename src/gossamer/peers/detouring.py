@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from gossamer.peers.network.transport import Transport
-from gossamer.peers.protocol.detours import Detours, make_seals
+from gossamer.peers.protocol.boxes import make_seals
+from gossamer.peers.protocol.detours import Detours
 from gossamer.peers.protocol.signatures import Signatures
 from gossamer.peers.protocol.wire import RefusedError
 from gossamer.peers.shards.membership import Membership

@@ -6,9 +6,13 @@ Poly1305 encrypt and authenticate the rows with it (Bernstein 2005, "The Poly130
 Bernstein 2011, "Extending the Salsa20 nonce"). So a box opens at its place alone: one that was changed, or that belongs
 to another exchange, step, session, run or route, does not. An agent enters no session twice, and in a session every
 exchange has another number: no key serves two contents.
+
+Messages on detours (detours.py), which may be lost or come twice, have seals instead: one key for each direction of a
+pair, and random nonces, as XSalsa20's of 192 bits may be. What comes twice is refused by the protocol, as on any link.
 """
 
 import hashlib
+import secrets
 import struct
 from typing import NamedTuple, Protocol
 
@@ -22,11 +26,15 @@ from nacl.exceptions import CryptoError
 
 from gossamer.agents import Phase
 from gossamer.agents.relays import Route
-from gossamer.peers.protocol.pads import PairKeys
-from gossamer.peers.protocol.wire import PHASES, PLANS, digest_run
+from gossamer.peers.protocol.pads import PairKeys, make_pair_keys
+from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
+from gossamer.peers.protocol.wire import PHASES, PLANS, RefusedError, digest_run
 
 _MOMENT = struct.Struct("<QQQBB")
 _PERSON = b"gossamer boxes"  # personalisation of the hash that derives a box's key
+_SEAL_PERSON = b"gossamer detours"
+_SEAL = struct.Struct("<III")  # sender, receiver, and what is sealed
+SEAL_OVERHEAD = crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES  # bytes
 _NONCE = bytes(crypto_secretbox_NONCEBYTES)  # every key serves one box
 
 
@@ -93,3 +101,48 @@ class SealedBoxes:
     def _derive(self, path: Route, moment: Moment, other: int) -> bytes:
         label = moment.pack() + struct.pack(f"<{len(path)}I", *path) + self._context
         return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_PERSON).digest()
+
+
+class Seals(Protocol):
+    """Close and open what one agent sends another on a detour."""
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes: ...
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes: ...
+
+
+class OpenSeals:
+    """On a network that is trusted."""
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes:
+        return content
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes:
+        return box
+
+
+class PairSeals:
+    """By keys that two agents share (pads.py); random nonces, since messages may be lost or come twice."""
+
+    def __init__(self, keys: PairKeys, run: str) -> None:
+        self._keys, self._run = keys, digest_run(run)
+
+    def close(self, receiver: int, what: int, content: bytes) -> bytes:
+        nonce = secrets.token_bytes(crypto_secretbox_NONCEBYTES)
+        return nonce + crypto_secretbox_easy(content, nonce, self._derive(self._keys.agent, receiver, receiver, what))
+
+    def open(self, sender: int, what: int, box: bytes) -> bytes:
+        nonce, closed = box[:crypto_secretbox_NONCEBYTES], box[crypto_secretbox_NONCEBYTES:]
+        try:
+            return crypto_secretbox_open_easy(closed, nonce, self._derive(sender, self._keys.agent, sender, what))
+        except (CryptoError, ValueError, TypeError):
+            raise RefusedError("signature", f"a box that agent {sender} has not closed") from None
+
+    def _derive(self, sender: int, receiver: int, other: int, what: int) -> bytes:
+        label = _SEAL.pack(sender, receiver, what) + self._run
+        return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_SEAL_PERSON).digest()
+
+
+def make_seals(signatures: Signatures, agent: int, run: str) -> Seals:
+    """The seals of an agent; open ones where agents have no keys."""
+    return OpenSeals() if signatures is UNSIGNED else PairSeals(make_pair_keys(signatures, agent), run)

@@ -5,7 +5,7 @@ a link that is down but its two ends and those on the detour, and nothing has to
 (Andersen, Balakrishnan, Kaashoek and Morris 2001, "Resilient overlay networks") with the routes of dynamic source
 routing (Johnson and Maltz 1996), which need no table of the whole network:
 
-call      An agent that has heard nothing of a neighbour over their link for SILENCE calls it, again and again: all
+call      An agent that has heard nothing of a neighbour over their link for LINK_SILENCE calls it, again and again: all
           agents pass the call on to their neighbours, once, and add themselves to its path. It names the last echo
           that has arrived over the link.
 echo      Who is called answers over the link. A caller that was only waiting for long arithmetic hears it.
@@ -17,26 +17,16 @@ A bridge has no detour: what lies behind it is waited for, as ever. Calls are ra
 that visits an agent twice.
 """
 
-import hashlib
 import logging
 import secrets
 import struct
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
-
-from nacl.bindings import (
-    crypto_secretbox_easy,
-    crypto_secretbox_MACBYTES,
-    crypto_secretbox_NONCEBYTES,
-    crypto_secretbox_open_easy,
-)
-from nacl.exceptions import CryptoError
+from typing import NamedTuple
 
 from gossamer.agents.relays import Route
-from gossamer.peers.protocol.pads import PairKeys, make_pair_keys
+from gossamer.peers.protocol.boxes import SEAL_OVERHEAD, Seals
 from gossamer.peers.protocol.resending import TokenBucket
-from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import (
     CALL,
     DETOUR,
@@ -51,68 +41,21 @@ from gossamer.peers.protocol.wire import (
     unpack_value,
 )
 
-SILENCE = 5.0  # seconds without a message over a link, after which its other end is called
+LINK_SILENCE = 5.0  # seconds without a message over a link, after which its other end is called
 CALL_INTERVAL = 5.0  # seconds between two calls
 DETOUR_LASTS = 3 * CALL_INTERVAL  # seconds from the last call
 SEEN_CALLS = 4096  # that are known not to be passed on again
 ECHO_TIME = CALL_INTERVAL / 2  # seconds in which an echo arrives, or not at all
 CALL_RATE, CALL_BURST = 4.0, 64  # calls that a neighbour may pass on, for each agent of the run: a second, and at once
-_PERSON = b"gossamer detours"  # personalisation of the hash that derives a pair's key
-_IDS = struct.Struct("<III")  # of the run's agents: sender and receiver; and what they send
-_CALL, _MESSAGE = range(2)
+_CALL, _MESSAGE = range(2)  # what a box holds
 _NO_ECHO = 0
 _ECHO = struct.Struct("<Q")
 _logger = logging.getLogger(__name__)
 
 
-class Seals(Protocol):
-    """Close and open what one agent sends another over others."""
-
-    def close(self, receiver: int, what: int, content: bytes) -> bytes: ...
-
-    def open(self, sender: int, what: int, box: bytes) -> bytes: ...
-
-
-class OpenSeals:
-    """On a network that is trusted."""
-
-    def close(self, receiver: int, what: int, content: bytes) -> bytes:
-        return content
-
-    def open(self, sender: int, what: int, box: bytes) -> bytes:
-        return box
-
-
-class PairSeals:
-    """By keys that two agents share (pads.py); random nonces, since messages may be lost or come twice."""
-
-    def __init__(self, keys: PairKeys, run: str) -> None:
-        self._keys, self._run = keys, digest_run(run)
-
-    def close(self, receiver: int, what: int, content: bytes) -> bytes:
-        nonce = secrets.token_bytes(crypto_secretbox_NONCEBYTES)
-        return nonce + crypto_secretbox_easy(content, nonce, self._derive(self._keys.agent, receiver, receiver, what))
-
-    def open(self, sender: int, what: int, box: bytes) -> bytes:
-        nonce, closed = box[:crypto_secretbox_NONCEBYTES], box[crypto_secretbox_NONCEBYTES:]
-        try:
-            return crypto_secretbox_open_easy(closed, nonce, self._derive(sender, self._keys.agent, sender, what))
-        except (CryptoError, ValueError, TypeError):
-            raise RefusedError("signature", f"a box that agent {sender} has not closed") from None
-
-    def _derive(self, sender: int, receiver: int, other: int, what: int) -> bytes:
-        label = _IDS.pack(sender, receiver, what) + self._run
-        return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_PERSON).digest()
-
-
-def make_seals(signatures: Signatures, agent: int, run: str) -> Seals:
-    """The seals of an agent; open ones where agents have no keys."""
-    return OpenSeals() if signatures is UNSIGNED else PairSeals(make_pair_keys(signatures, agent), run)
-
-
 def max_detour_bytes(num_agents: int) -> int:
     """Bytes that a message is longer on a detour, at most."""
-    return HEADER.size + crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES + 5 * num_agents + 32
+    return HEADER.size + SEAL_OVERHEAD + 5 * num_agents + 32
 
 
 class Detour(NamedTuple):
@@ -145,7 +88,7 @@ class Detours:
         self._seen: deque[bytes] = deque(maxlen=SEEN_CALLS)
         self._limits = {z: TokenBucket(now, CALL_RATE * num_agents, CALL_BURST * num_agents) for z in self._neighbours}
         self.detours: dict[int, Detour] = {}
-        self.wake_at = now + SILENCE
+        self.wake_at = now + LINK_SILENCE
 
     def send(self, neighbour: int, message: bytes) -> None:
         """Send a message over the link, and over the detour if there is one."""
@@ -176,10 +119,12 @@ class Detours:
         for z in [z for z, detour in self.detours.items() if now >= detour.until]:
             self._end_detour(z)
         for z, heard in self._heard.items():
-            if now >= heard + SILENCE and now >= self._called.get(z, now - CALL_INTERVAL) + CALL_INTERVAL:
+            if now >= heard + LINK_SILENCE and now >= self._called.get(z, now - CALL_INTERVAL) + CALL_INTERVAL:
                 self._call(z, now)
-        calls = [max(heard + SILENCE, self._called.get(z, now) + CALL_INTERVAL) for z, heard in self._heard.items()]
-        self.wake_at = min([*(detour.until for detour in self.detours.values()), *calls], default=now + SILENCE)
+        calls = [
+            max(heard + LINK_SILENCE, self._called.get(z, now) + CALL_INTERVAL) for z, heard in self._heard.items()
+        ]
+        self.wake_at = min([*(detour.until for detour in self.detours.values()), *calls], default=now + LINK_SILENCE)
 
     def _call(self, neighbour: int, now: float) -> None:
         if neighbour not in self._called:
