@@ -13,6 +13,7 @@ import numpy as np
 from gossamer.agents.links import Link
 from gossamer.array_types import Ints
 
+BOX_BYTES = 16  # that sealing adds to a relayed message (peers/protocol/boxes.py)
 Route = tuple[int, ...]  # agents from the sender to the receiver, both included
 RowCounts = Sequence[Mapping[Link, int]]  # rows between each two agents, by exchange of a forward pass
 ForwardedRows = (

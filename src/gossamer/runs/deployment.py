@@ -88,6 +88,10 @@ class Deployment:
         return self.topologies[0].edges_kept
 
     @property
+    def edges_relayed(self) -> float:
+        return self.topologies[0].edges_relayed
+
+    @property
     def num_agents(self) -> int:
         return self.certificate.num_agents
 

@@ -14,7 +14,7 @@ from gossamer.runs.deployment import DeployedTopology, Deployment
 from gossamer.runs.initial_weights import InitialWeights
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import build_network, find_input_width
-from gossamer.topology import certify, needed_links
+from gossamer.topology import Routes, carried_edges, certify, needed_links
 
 
 def join_shares(
@@ -46,7 +46,7 @@ def join_shares(
         "class_names": None if class_names is None else tuple(class_names),
         "sample_weights": np.concatenate(weights)[order] if weights else None,
     }
-    topologies = []
+    topologies, routes = [], _join_routes(shares)
     for number in range(len(first.topologies)):
         shift, C = _join_topology(shares, number, vertices)
         above = sparse.triu(abs(shift) + abs(shift).T, k=1).tocoo()
@@ -55,12 +55,22 @@ def join_shares(
         graph = DataGraph(edges=edges, weights=np.ones(len(edges)), **data)
         shared = shared_edges(graph, owner, len(shares))
         links = ((C != 0) | (shared > 0)) & ~np.eye(len(C), dtype=bool)
-        topologies.append(DeployedTopology(certify(C, links, needed_links(shared)), graph, shift, shared, 1.0))
+        for k, z in routes.paths:
+            links[k, z] = links[z, k] = False
+        relayed = 1.0 - float(carried_edges(edges, owner, links).mean()) if len(edges) else 0.0
+        certificate = certify(C, links, needed_links(shared))
+        topologies.append(DeployedTopology(certificate, graph, shift, shared, 1.0, relayed, routes))
     graph = topologies[0].graph
     width = find_input_width(graph.num_features, graph.num_outputs, settings)
     network = build_network(width, graph.num_outputs, settings)
     initial = None if first.initial is None else InitialWeights(first.initial, first.transform)
     return Deployment(owner, network, tuple(topologies), initial, first.transform)
+
+
+def _join_routes(shares: Sequence[Share]) -> Routes:
+    """The routes of all agents."""
+    own = [path for share in shares if share.routes is not None for path in share.routes.paths]
+    return Routes({(path[0], path[-1]): path for path in sorted(own) if path[0] < path[-1]})
 
 
 def _join_topology(shares: Sequence[Share], number: int, vertices: Ints) -> tuple[Any, Floats]:
