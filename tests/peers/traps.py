@@ -14,6 +14,7 @@ from gossamer.peers import process as peer
 from gossamer.peers import shard_work
 from gossamer.peers.network.sockets import Sockets
 from gossamer.peers.program import train_from
+from gossamer.peers.protocol.exchanges import PlannedExchange
 from gossamer.peers.protocol.wire import FRAME
 
 LIMIT = 100  # seconds after which a peer ends itself, whatever has become of the test
@@ -74,7 +75,7 @@ class _TrapRunner:
             if (self.here, here) == ((STEP, "forward"), (STEP, "backward")):
                 self.at(Moment.BETWEEN_PHASES)
             self.here, self.sent = here, 0
-            inbox = yield plan, step, exchange
+            inbox = yield PlannedExchange(plan, step, exchange)
 
     def sockets(self, *arguments: Any) -> Sockets:
         sockets = Sockets(*arguments)

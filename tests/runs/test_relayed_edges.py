@@ -1,11 +1,13 @@
 """Data edges between agents without a link: relayed and counted on every link of their routes, or dropped."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from agents.cases import Case, make_case, watched
 
 from gossamer import topology
@@ -14,11 +16,14 @@ from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
 from gossamer.agents.relays import BOX_BYTES
+from gossamer.agents.share import make_share
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
 from gossamer.peers.protocol.boxes import SealedBoxes
+from gossamer.peers.shards.shard import plan_agent_routes
 from gossamer.runs.deployment import Deployment, make_deployment
-from gossamer.runs.hosts import build_host
+from gossamer.runs.hosts import build_host, prepare_cut
+from gossamer.runs.joined import join_shares
 from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
 from gossamer.runs.settings import Settings, make_settings
 
@@ -157,3 +162,47 @@ def test_groups_that_no_path_joins_are_named() -> None:
     s = settings(topology="admm", consensus_every=0)
     with pytest.raises(GossamerError, match=r"groups 0, 1 \| 2, 3 apart; add a link.*--lost-edges drop"):
         make_deployment(apart, s, **given)
+
+
+def test_shares_of_relaying_agents_join_into_their_deployment() -> None:
+    case, s = make_case(n=40), settings()
+    d = deploy(case, s)
+    whole = prepare_cut(d, s)
+    routes = plan_agent_routes(d, s)
+    shares = [replace(make_share(whole, [k]), routes=routes[k]) for k in range(4)]
+    found = join_shares(shares, s, "case", None)
+    assert found.topologies[0].routes == d.topologies[0].routes
+    np.testing.assert_array_equal(found.links, d.links)
+    np.testing.assert_array_equal(found.exchanging, d.exchanging)
+    assert found.edges_kept == 1.0
+    assert found.edges_relayed == pytest.approx(d.edges_relayed)
+    assert count_messages(found, s) == count_messages(d, s)
+
+
+def test_shares_of_a_sequence_of_topologies_are_not_relayed() -> None:
+    case, s = make_case(n=40), settings(topology="admm")
+    weights = [topology.metropolis_weights(links) for links in (topology.line(4), topology.star(4))]
+    d = make_deployment(case.graph, s, assignment=case.owner, combination=np.stack(weights))
+    assert [bool(one.routes.paths) for one in d.topologies] == [True, True]
+    with pytest.raises(GossamerError, match=r"takes 2 in turn.*give one combination matrix, or --lost-edges drop"):
+        plan_agent_routes(d, s)
+
+
+def test_a_sequence_of_topologies_has_routes_for_each() -> None:
+    """Of every topology the whole D, whichever links it has: the gradient of a step is that of one host."""
+    case, s = make_case(n=40), settings(topology="admm", update="gd", track=False, dtype="float64", dropout=0.0)
+    weights = [topology.metropolis_weights(links) for links in (topology.line(4), topology.star(4))]
+    d = make_deployment(case.graph, s, assignment=case.owner, combination=np.stack(weights))
+    for one, links in zip(d.topologies, (topology.line(4), topology.star(4)), strict=True):
+        np.testing.assert_array_equal(one.shift.toarray(), case.shift.toarray())
+        assert set(one.routes.paths) == {
+            (k, z) for k, z in np.argwhere(np.triu(~links & (d.shared_edges > 0), 1)).tolist()
+        }
+    counts = [count_messages(d.at(number), s) for number in range(2)]
+    assert count_messages(d, s)["relayed"]["rows"] == round(sum(one["relayed"]["rows"] for one in counts) / 2)
+    together, alone = build_host(d, s), [build_host(d, s, [k]) for k in range(4)]
+    for _ in range(3):
+        together, _ = run_together([training_step(together)])[0]
+        alone = [host for host, _ in run_together([training_step(host) for host in alone])]
+    for name, part in together.params.items():
+        torch.testing.assert_close(torch.cat([host.params[name] for host in alone]), part, rtol=1e-10, atol=1e-12)

@@ -101,6 +101,14 @@ class Deployment:
         return self.certificate.links
 
     @property
+    def exchanging(self) -> NDArray[np.bool_]:
+        """Agents that send each other rows or weights, over a link or relayed [m, m]."""
+        pairs = self.links.copy()
+        for k, z in self.topologies[0].routes.paths:
+            pairs[k, z] = pairs[z, k] = True
+        return pairs
+
+    @property
     def combination(self) -> NDArray[np.float64]:
         """C [m, m]; of a sequence [topologies, m, m]."""
         matrices = [one.certificate.combination for one in self.topologies]

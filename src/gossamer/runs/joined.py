@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from gossamer.agents.relays import join_routes
 from gossamer.agents.share import MASKS, Share
 from gossamer.array_types import Floats, Ints
 from gossamer.assignment import shared_edges
@@ -14,7 +15,7 @@ from gossamer.runs.deployment import DeployedTopology, Deployment
 from gossamer.runs.initial_weights import InitialWeights
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import build_network, find_input_width
-from gossamer.topology import Routes, carried_edges, certify, needed_links
+from gossamer.topology import carried_edges, certify, needed_links
 
 
 def join_shares(
@@ -46,7 +47,7 @@ def join_shares(
         "class_names": None if class_names is None else tuple(class_names),
         "sample_weights": np.concatenate(weights)[order] if weights else None,
     }
-    topologies, routes = [], _join_routes(shares)
+    topologies, routes = [], join_routes(share.routes for share in shares)
     for number in range(len(first.topologies)):
         shift, C = _join_topology(shares, number, vertices)
         above = sparse.triu(abs(shift) + abs(shift).T, k=1).tocoo()
@@ -65,12 +66,6 @@ def join_shares(
     network = build_network(width, graph.num_outputs, settings)
     initial = None if first.initial is None else InitialWeights(first.initial, first.transform)
     return Deployment(owner, network, tuple(topologies), initial, first.transform)
-
-
-def _join_routes(shares: Sequence[Share]) -> Routes:
-    """The routes of all agents."""
-    own = [path for share in shares if share.routes is not None for path in share.routes.paths]
-    return Routes({(path[0], path[-1]): path for path in sorted(own) if path[0] < path[-1]})
 
 
 def _join_topology(shares: Sequence[Share], number: int, vertices: Ints) -> tuple[Any, Floats]:
