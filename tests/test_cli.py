@@ -77,7 +77,7 @@ def test_train_shows_tables_and_predict_writes_every_vertex(tmp_path: Path) -> N
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    for words in ("1797 vertices", "distributed", "consensus", "runs/digits-1", "of the data edges"):
+    for words in ("1797 vertices", "distributed", "consensus", "runs/digits-1", "are relayed over agents between"):
         assert words in done.stdout
     predicted = run("predict", "runs/digits-1", "--json", cwd=tmp_path)
     assert predicted.returncode == 0, predicted.stderr

@@ -84,16 +84,44 @@ def test_a_matrix_from_any_kind_of_file_gives_the_same_design() -> None:
 
 
 def test_a_family_says_what_it_misses_and_keeps() -> None:
-    found = json.loads(topology("--topology", "ring", "--mixing", "fastest", "--json").stdout)
+    drop = ("--lost-edges", "drop")
+    found = json.loads(topology("--topology", "ring", "--mixing", "fastest", *drop, "--json").stdout)
     assert len(found["needed_links"]) + len(found["added_links"]) == 10
     assert len(found["missing_links"]) > 0
     assert 0 < found["edges_kept"] < 1
+    assert (found["edges_relayed"], found["relayed_edges"], found["routes"]) == (0.0, {}, [])
     assert found["lower_bound"] is None
     assert found["gap"] is None
-    fewer = json.loads(topology("--topology", "needed", "--keep-links", "0.5", "--seed", "4", "--json").stdout)
+    fewer = json.loads(topology("--topology", "needed", "--keep-links", "0.5", "--seed", "4", *drop, "--json").stdout)
     whole = json.loads(topology("--topology", "needed", "--seed", "4", "--json").stdout)
     assert len(fewer["needed_links"]) == int(len(whole["needed_links"]) / 2 + 0.5)
     assert fewer["edges_kept"] < whole["edges_kept"] == 1.0
+
+
+def test_relayed_edges_are_shown_by_hops_and_by_link() -> None:
+    found = json.loads(topology("--topology", "ring", "--json").stdout)
+    dropped = json.loads(topology("--topology", "ring", "--lost-edges", "drop", "--json").stdout)
+    assert found["edges_kept"] == 1.0
+    assert found["edges_relayed"] == pytest.approx(1 - dropped["edges_kept"])
+    assert found["direct_edges"] == dropped["direct_edges"] == sum(edges for *_, edges in dropped["link_load"]) > 0
+    assert (
+        {len(route) - 1 for route in found["routes"]} == {int(hops) for hops in found["relayed_edges"]} <= {2, 3, 4, 5}
+    )
+    assert [[route[0], route[-1]] for route in found["routes"]] == found["missing_links"]
+    hops = found["direct_edges"] + sum(int(hops) * edges for hops, edges in found["relayed_edges"].items())
+    assert sum(edges for *_, edges in found["link_load"]) == hops
+    assert [[k, z] for k, z, _ in found["link_load"]] == sorted(found["needed_links"] + found["added_links"])
+    shown = topology("--topology", "ring").stdout
+    assert all(words in shown for words in ("over a link of their own", "over 2 links", "edges on each link"))
+    assert "data edges kept" in topology("--topology", "ring", "--lost-edges", "drop").stdout
+
+
+def test_edges_of_a_matrix_are_relayed() -> None:
+    np.savetxt("path.csv", [[0, 3, 5], [3, 0, 4], [5, 4, 0]], delimiter=",")
+    found = json.loads(topology("--shared-edges", "path.csv", "--topology", "line", "--json").stdout)
+    assert (found["direct_edges"], found["relayed_edges"], found["routes"]) == (7, {"2": 5}, [[0, 1, 2]])
+    assert found["link_load"] == [[0, 1, 8], [1, 2, 9]]
+    assert (found["edges_kept"], found["edges_relayed"]) == (None, None)
 
 
 def test_fastest_weights_without_negative_ones() -> None:

@@ -7,6 +7,7 @@ import pytest
 from privacy.small import D, deploy, small_graph
 
 from gossamer.privacy.algebra import align_rows, find_alone, measure_ranks, reduce_rows
+from gossamer.privacy.audit import audit_deployment
 from gossamer.privacy.knowledge import KnownSteps, find_knowledge, find_known_steps, receives_all_of
 from gossamer.privacy.seen_rows import SeenRows, find_seen_plan
 
@@ -113,3 +114,19 @@ def test_evaluations_are_spent_on_vertices_that_training_does_not_show() -> None
     vertices = np.arange(4)
     found = measure_ranks(SeenRows(1, vertices, S_e, ()), SeenRows(1, vertices, S_t, ()), known, 3, D, 0.5)
     assert found.rank.tolist() == count_by_brute_force(S_e, S_t, 4, 40, 3, 0.5, 0) == [D, D, 0, 0]
+
+
+@pytest.mark.parametrize("update", ["gd", "adam"])
+def test_agents_whose_rows_are_relayed_are_audited_and_their_weights_are_not_known(update: str) -> None:
+    """On a line agent 3 is sent rows of 1 and its own neighbour's weights alone."""
+    deployment, settings = deploy(topology="line", update=update)
+    found, seen = audit_deployment(deployment, settings, [3])
+    others = {one.agent: one for one in found.neighbours}
+    assert set(others) == set(seen.evaluation) | {2} == {0, 1, 2}
+    assert all(one.boundary > 0 for one in others.values())
+    assert not any(one.weights == "exact" for one in (others[0], others[1]))
+    for z in (0, 1):
+        known = find_known_steps(deployment, settings, find_knowledge(settings), (3,), z, settings.steps)
+        assert set(known.evaluations) | set(known.training) == {0}  # initial weights are public
+    dropped, own = deploy(topology="line", update=update, lost_edges="drop")
+    assert [one.agent for one in audit_deployment(dropped, own, [3])[0].neighbours] == [2]

@@ -97,6 +97,17 @@ def test_a_topology_shows_its_spectrum_and_colours_its_agents(tmp_path: Path, dr
     assert filled[0] == filled[len(AGENT_COLOURS)]  # which is why a number stands beside it
 
 
+@pytest.mark.parametrize(("relays", "label"), [(True, "relayed (1)"), (False, "needed, but missing (1)")])
+def test_a_topology_shows_what_it_relays(tmp_path: Path, drawn: Drawn, relays: bool, label: str) -> None:
+    figures, links = drawn(agent_graph), topology.line(3)
+    B = np.ones((3, 3)) - np.eye(3)
+    certificate = topology.certify(topology.metropolis_weights(links), links, topology.needed_links(B))
+    agent_graph.draw_topology(tmp_path / "topology.png", certificate, B, "line", relays)
+    legend = figures[0].axes[0].get_legend()
+    assert legend is not None
+    assert label in [text.get_text() for text in legend.get_texts()]
+
+
 def test_rows_of_a_timeline_have_their_agents_colours(tmp_path: Path, drawn: Drawn) -> None:
     figures = drawn(timeline)
     found = Timeline("accuracy", 100, 3, began=0.0, on_membership=lambda line: None)

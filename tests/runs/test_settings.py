@@ -76,6 +76,7 @@ def test_broken_toml_is_reported(text: str, tmp_path: Path) -> None:
 
 BEFORE = {"track": False, "public_randomness": True}  # of runs from before there were such settings
 PAPER = {
+    "lost_edges": "drop",
     "standardise": False,
     "bias": False,
     "dropout": 0.5,

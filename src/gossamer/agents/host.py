@@ -185,7 +185,7 @@ def make_share_host(
         training=training,
         topologies=topologies,
         num_times=_count_train_times(share, training.batch),
-        chunk=_choose_chunk(share.num_vertices, network),
+        chunk=choose_chunk(share.num_vertices, network),
         params=params,
         state=training.rule.init(params) | state,
     )
@@ -281,7 +281,7 @@ def _count_train_times(share: Share, batch: int) -> int | None:
     return None if times is None else len(times)
 
 
-def _choose_chunk(num_vertices: int, network: Network) -> int:
+def choose_chunk(num_vertices: int, network: Network) -> int:
     """Time steps to take at once: the whole graph's widest array stays near CHUNK_NUMBERS.
 
     By the whole graph, not the host's part, because all hosts must exchange the same chunks.

@@ -12,7 +12,9 @@ import numpy as np
 
 from gossamer.agents.links import Link
 from gossamer.array_types import Ints
+from gossamer.topology import Routes
 
+BOX_BYTES = 16  # that sealing adds to a relayed message (peers/protocol/boxes.py)
 Route = tuple[int, ...]  # agents from the sender to the receiver, both included
 RowCounts = Sequence[Mapping[Link, int]]  # rows between each two agents, by exchange of a forward pass
 ForwardedRows = (
@@ -48,6 +50,12 @@ class AgentRoutes:
             tuple((Link(self.paths[n][0], self.paths[n][-1]), int(column[n])) for n in passing if column[n])
             for column in counts.T
         ]
+
+
+def join_routes(agents: Iterable[AgentRoutes | None]) -> Routes:
+    """The routes that some agents know."""
+    paths = {path for one in agents if one is not None for path in one.paths if path[0] < path[-1]}
+    return Routes({(path[0], path[-1]): path for path in sorted(paths)})
 
 
 def select_routes(agent: int, paths: Iterable[Route], longest: int, train: RowCounts, full: RowCounts) -> AgentRoutes:

@@ -32,7 +32,7 @@ MASKS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class TopologyShare:
-    """The part of one topology: D, without the data edges that its links do not carry, and C."""
+    """The part of one topology: D, without the data edges that are dropped, and C."""
 
     entries: ShiftEntries  # i, j, D_ij with i or j hosted, by i
     train_fields: list[list[VertexMask]]  # receptive fields U_0, ..., U_P of each layer (plan.py), for training

@@ -33,7 +33,18 @@ gossamer topology --data cora --topology ring --mixing fastest
 
 gossamer topology --sweep
 """
-SETTINGS = ("symmetrise", "agents", "assignment", "topology", "gap", "nonnegative", "mixing", "keep_links", "seed")
+SETTINGS = (
+    "symmetrise",
+    "agents",
+    "assignment",
+    "topology",
+    "gap",
+    "nonnegative",
+    "mixing",
+    "lost_edges",
+    "keep_links",
+    "seed",
+)
 
 
 class Precision(TypedDict, total=False):
@@ -106,7 +117,8 @@ def topology(
 ) -> None:
     """Design who talks to whom: the links that the data graph needs, and as little more as a spectral gap takes.
 
-    Prints a certificate: (A1)-(A3), the spectrum, the objective of (29) with a proved bound, the cost of a round.
+    Prints a certificate: (A1)-(A3), the spectrum, the objective of (29) with a proved bound, the cost of a round. Data
+    edges between agents without a link are relayed; their routes and the load of each link are printed, too.
 
     JSON and a picture go to a folder.
     """
@@ -179,7 +191,7 @@ def _sweep(
     from gossamer.runs import topologies
     from gossamer.topology import draw_shared_edges, sweep_gaps
 
-    fixed = {"topology", "gap", "mixing", "keep_links"} & set(options)
+    fixed = {"topology", "gap", "mixing", "lost_edges", "keep_links"} & set(options)
     if fixed:
         raise GossamerError(f"--sweep designs for many gaps; it takes no --{min(fixed).replace('_', '-')}")
     if shared_edges is not None:

@@ -185,14 +185,15 @@ def audit_deployment(
     layer = deployment.network.layers[0]
     neighbours = []
     for z in range(deployment.num_agents):
-        if z in who or not deployment.links[list(who), z].any():
+        if z in who or not deployment.exchanging[list(who), z].any():
             continue
         steps = find_known_steps(deployment, settings, known, who, z, settings.steps)
         ranks = measure_ranks(
             seen.evaluation.get(z), seen.training.get(z), steps, layer.width, layer.inputs, layer.dropout
         )
         backward = seen.backward.get(z)
-        exact = known.weights_known if settings.mix_first else know_weights(deployment, settings, known, who, z)
+        received = known.weights_known and bool(deployment.links[list(who), z].any())
+        exact = received if settings.mix_first else know_weights(deployment, settings, known, who, z)
         neighbours.append(
             NeighbourAudit(
                 z,

@@ -88,8 +88,9 @@ def find_known_steps(
     evaluations = {t for t in range(steps + 1) if is_evaluated(settings, t) or t == steps}
     every = settings.consensus_every
     known = {0}
-    if every and settings.mix_first:  # w_z itself is sent, before the update
-        known |= {t for t in range(steps) if (t + 1) % every == 0 and knowledge.weights_known}
+    if every and settings.mix_first:  # w_z itself is sent to neighbours, before the update
+        received = knowledge.weights_known and deployment.links[list(curious), z].any()
+        known |= {t for t in range(steps) if (t + 1) % every == 0 and received}
     elif every and know_weights(deployment, settings, knowledge, curious, z):
         known |= {t for t in range(1, steps + 1) if t % every == 0}
     codec = settings.row_codec

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from gossamer.agents.relays import join_routes
 from gossamer.agents.share import Share
 from gossamer.data import DataGraph
 from gossamer.privacy.audit import Audit
@@ -37,7 +38,7 @@ def deploy_share(share: Share, settings: Settings) -> tuple[Deployment, tuple[Fi
         _spread(share.masks["test"], share, False),
         share.num_classes,
     )
-    topologies = []
+    topologies, routes = [], join_routes([share.routes])
     for one in share.topologies:
         i, j, values = one.entries
         C = np.zeros((m, m))
@@ -46,10 +47,12 @@ def deploy_share(share: Share, settings: Settings) -> tuple[Deployment, tuple[Fi
         links[agent, C[agent] != 0] = True
         links[agent, share.owner] = True
         links[agent, agent] = False
+        if share.routes is not None:
+            links[agent, list(share.routes.far)] = False
         links |= links.T
         shift = sparse.csr_array((values, (i, j)), shape=(n, n))
         shared = np.zeros((m, m), dtype=np.int64)
-        topologies.append(DeployedTopology(certify(C, links, links), graph, shift, shared, 1.0))
+        topologies.append(DeployedTopology(certify(C, links, links), graph, shift, shared, 1.0, routes=routes))
     initial = None if share.initial is None else InitialWeights(share.initial, share.transform)
     network = build_network(graph.num_features, graph.num_outputs, settings)
     fields = share.topologies[0].full_fields, share.topologies[0].train_fields

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 NEEDED, ADDED, DROPPED = COLOURS["distributed"], COLOURS["centralised"], COLOURS["graphless"]
 
 
-def draw_topology(path: Path, certificate: Certificate, shared_edges: NDArray[np.float64], title: str) -> None:
-    """Draw the agents on a circle with their links, wider for more shared edges, beside the spectrum of C."""
+def draw_topology(
+    path: Path, certificate: Certificate, shared_edges: NDArray[np.float64], title: str, relays: bool = False
+) -> None:
+    """Draw the agents on a circle with their links, wider for more shared edges, beside the spectrum of C; edges of
+    agents without a link are relayed or dropped."""
     from matplotlib.figure import Figure
 
     m = certificate.num_agents
     figure = Figure(figsize=(11, 5.4), layout="constrained")
     graph, spectrum = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    _draw_links(graph, certificate, shared_edges)
+    _draw_links(graph, certificate, shared_edges, "relayed" if relays else "needed, but missing")
     found = certificate.assumptions.spectral_radius
     spectrum.plot(range(1, m + 1), certificate.spectrum, "o", color=NEEDED, markersize=max(2.0, 6 - m / 100))
     spectrum.axhspan(-found, found, color=NEEDED, alpha=0.12, label=f"spectral radius {found:.3f}")
@@ -47,7 +50,7 @@ def draw_topology(path: Path, certificate: Certificate, shared_edges: NDArray[np
     save_figure(figure, path)
 
 
-def _draw_links(axes: "Axes", certificate: Certificate, shared_edges: NDArray[np.float64]) -> None:
+def _draw_links(axes: "Axes", certificate: Certificate, shared_edges: NDArray[np.float64], absent: str) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
@@ -57,7 +60,7 @@ def _draw_links(axes: "Axes", certificate: Certificate, shared_edges: NDArray[np
     links, needed = certificate.links, certificate.needed_links
     weight = abs(certificate.combination)
     kinds = (
-        (needed & ~links, DROPPED, ":", np.full((m, m), 1.0), "needed, but missing"),
+        (needed & ~links, DROPPED, ":", np.full((m, m), 1.0), absent),
         (
             certificate.added_links,
             ADDED,

@@ -127,6 +127,12 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
         )
+    if summary["edges_relayed"]:
+        console.print(
+            f"The links carry {1 - summary['edges_relayed']:.1%} of the data edges; the other "
+            f"{summary['edges_relayed']:.1%} are relayed over agents between.",
+            highlight=False,
+        )
     models: tuple[ModelName, ...] = get_args(ModelName)
     show_scores(console, {name: summary[name] for name in models if name in summary}, summary["score"])
     if settings.agents > 1:

@@ -16,7 +16,9 @@ def save_topology(folder: Path, made: CertifiedTopology) -> None:
     """Write topology.json and topology.png into a new folder."""
     create(folder)
     write_atomically(folder / "topology.json", (to_json(made.to_dict()) + "\n").encode())
-    draw_topology(folder / "topology.png", made.certificate, made.shared_edges, title=made.name)
+    draw_topology(
+        folder / "topology.png", made.certificate, made.shared_edges, title=made.name, relays=bool(made.routes.paths)
+    )
 
 
 def save_sweep(folder: Path, sweep: Sweep) -> None:

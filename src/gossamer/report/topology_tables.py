@@ -48,6 +48,8 @@ def show_certificate(console: Console, topology: CertifiedTopology, folder: Path
         table.add_row("added links", "", " ".join(shown))
     if topology.edges_kept is not None and topology.edges_kept < 1:
         table.add_row("data edges kept", "", f"{topology.edges_kept:.1%}")
+    if topology.routes.paths:
+        _add_routes(table, topology)
     table.add_row("zero entries of C", "", f"{certificate.sparsity:.1%}")
     sign = "none negative" if certificate.nonnegative else "some negative"
     table.add_row("weights", "", f"{certificate.combination.min():.4g} to {certificate.combination.max():.4g}, {sign}")
@@ -74,6 +76,20 @@ def show_certificate(console: Console, topology: CertifiedTopology, folder: Path
         f"Written: [bold]{escape(str(folder / 'topology.json'))}[/], [bold]{escape(str(folder / 'topology.png'))}[/]",
         highlight=False,
         soft_wrap=True,
+    )
+
+
+def _add_routes(table: Table, topology: CertifiedTopology) -> None:
+    """Add the shared edges by the links that they take, and by link."""
+    edges = topology.edges_by_hops
+    total, direct = sum(edges.values()), edges.get(1, 0.0)
+    table.add_row("edges between agents", "", f"{direct:,g} over a link of their own, {total - direct:,g} relayed")
+    relayed = ", ".join(f"{number:,g} over {hops} links" for hops, number in edges.items() if hops > 1)
+    table.add_row("relayed edges", "", relayed)
+    load = sorted(topology.link_load, key=lambda one: -one[2])
+    shown = " ".join(f"{k}-{z}: {number:,g}" for k, z, number in load[:MAX_ADDED_LINKS])
+    table.add_row(
+        "edges on each link", "", shown + (" ... (all in topology.json)" if len(load) > MAX_ADDED_LINKS else "")
     )
 
 

@@ -28,6 +28,7 @@ The code is organised as follows:
     records          types of evaluations, message counts and summaries
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
+    row_traffic      rows and bytes of a forward pass, over the links of their routes
     advice           warnings about settings that are likely to disappoint
     summaries        scores and costs of a run as one object
     new_folders      empty folders for results, locked

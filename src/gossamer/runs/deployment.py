@@ -88,6 +88,10 @@ class Deployment:
         return self.topologies[0].edges_kept
 
     @property
+    def edges_relayed(self) -> float:
+        return self.topologies[0].edges_relayed
+
+    @property
     def num_agents(self) -> int:
         return self.certificate.num_agents
 
@@ -95,6 +99,14 @@ class Deployment:
     def links(self) -> NDArray[np.bool_]:
         """Links between agents [m, m]."""
         return self.certificate.links
+
+    @property
+    def exchanging(self) -> NDArray[np.bool_]:
+        """Agents that send each other rows or weights, over a link or relayed [m, m]."""
+        pairs = self.links.copy()
+        for k, z in self.topologies[0].routes.paths:
+            pairs[k, z] = pairs[z, k] = True
+        return pairs
 
     @property
     def combination(self) -> NDArray[np.float64]:

@@ -112,7 +112,13 @@ def save_start(folder: Path, run: Run) -> None:
         run.deployment.network.num_parameters, run.settings.torch_dtype.itemsize
     )
     write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
-    save_summary(folder, run, {"edges_kept": run.deployment.edges_kept, "messages": run.messages})
+    about = run.deployment
+    planned: Summary = {
+        "edges_kept": about.edges_kept,
+        "edges_relayed": about.edges_relayed,
+        "messages": run.messages,
+    }
+    save_summary(folder, run, planned)
 
 
 def save_weights(folder: Path, run: Run) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from gossamer.agents.relays import join_routes
 from gossamer.agents.share import MASKS, Share
 from gossamer.array_types import Floats, Ints
 from gossamer.assignment import shared_edges
@@ -14,7 +15,7 @@ from gossamer.runs.deployment import DeployedTopology, Deployment
 from gossamer.runs.initial_weights import InitialWeights
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import build_network, find_input_width
-from gossamer.topology import certify, needed_links
+from gossamer.topology import carried_edges, certify, needed_links
 
 
 def join_shares(
@@ -46,7 +47,7 @@ def join_shares(
         "class_names": None if class_names is None else tuple(class_names),
         "sample_weights": np.concatenate(weights)[order] if weights else None,
     }
-    topologies = []
+    topologies, routes = [], join_routes(share.routes for share in shares)
     for number in range(len(first.topologies)):
         shift, C = _join_topology(shares, number, vertices)
         above = sparse.triu(abs(shift) + abs(shift).T, k=1).tocoo()
@@ -55,7 +56,11 @@ def join_shares(
         graph = DataGraph(edges=edges, weights=np.ones(len(edges)), **data)
         shared = shared_edges(graph, owner, len(shares))
         links = ((C != 0) | (shared > 0)) & ~np.eye(len(C), dtype=bool)
-        topologies.append(DeployedTopology(certify(C, links, needed_links(shared)), graph, shift, shared, 1.0))
+        for k, z in routes.paths:
+            links[k, z] = links[z, k] = False
+        relayed = 1.0 - float(carried_edges(edges, owner, links).mean()) if len(edges) else 0.0
+        certificate = certify(C, links, needed_links(shared))
+        topologies.append(DeployedTopology(certificate, graph, shift, shared, 1.0, relayed, routes))
     graph = topologies[0].graph
     width = find_input_width(graph.num_features, graph.num_outputs, settings)
     network = build_network(width, graph.num_outputs, settings)

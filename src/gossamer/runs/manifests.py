@@ -59,6 +59,12 @@ class Volume(Document):
     bytes: Count
 
 
+class RelayedVolume(Volume):
+    """Rows that were relayed, each once, and their bytes on all links of their routes."""
+
+    row_hops: Count
+
+
 class StoredByteCount(Document):
     bytes: Count
 
@@ -94,6 +100,7 @@ class Messages(Document):
     backward: Volume
     consensus: Volume
     evaluation: Volume
+    relayed: RelayedVolume = RelayedVolume(rows=0, bytes=0, row_hops=0)
     plain: PhaseBytes  # of the same step in float32, neither compressed nor tracked
     paper: Volume  # as the paper counts: B_kz rows for every propagation, forward only
     links: list[LinkVolume]
@@ -112,6 +119,7 @@ class RankPlan(Document):
     added_links: Count
     spectral_radius: Annotated[float, Field(ge=0)]
     edges_kept: Annotated[float, Field(ge=0, le=1)]
+    edges_relayed: Annotated[float, Field(ge=0, le=1)] = 0.0
     messages: Messages
     between_ranks: PhaseCounts
 

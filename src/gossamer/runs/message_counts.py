@@ -7,13 +7,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.agents.host import choose_chunk
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
 from gossamer.data import name_classes
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.records import ByteCount, Description, MessageCounts, PhaseName, RowCount
+from gossamer.runs.records import ByteCount, Description, MessageCounts, PhaseName, RelayedCount, RowCount
+from gossamer.runs.row_traffic import RowTraffic
 from gossamer.runs.settings import Settings
 
 
@@ -31,6 +33,7 @@ def describe_deployment(deployment: Deployment) -> Description:
         "added_links": certificate.num_added_links,
         "spectral_radius": certificate.assumptions.spectral_radius,
         "edges_kept": deployment.edges_kept,
+        "edges_relayed": deployment.edges_relayed,
     }
 
 
@@ -42,16 +45,18 @@ def total_bytes(messages: MessageCounts, settings: Settings, steps: int) -> int:
 
 
 def between_hosts(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
-    """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m]."""
+    """Bytes that a step moves between hosts, by phase; `hosting` is the host of each agent [m].
+
+    Hosts send directly what peers relay.
+    """
     steps = [_bytes_between(deployment.at(number), settings, hosting) for number in range(len(deployment.topologies))]
     return {phase: round(sum(one[phase] for one in steps) / len(steps)) for phase in steps[0]}
 
 
 def _bytes_between(deployment: Deployment, settings: Settings, hosting: NDArray[np.int64]) -> dict[str, int]:
     apart = settings.row_codec is not None  # it sees the rows of every pair of agents
-    _, moved, _ = _training_rows(
-        deployment, settings, deployment.assignment if apart else hosting[deployment.assignment]
-    )
+    endpoint = deployment.assignment if apart else hosting[deployment.assignment]
+    moved = _training_traffic(deployment, settings, endpoint).moved
     if apart:
         moved = Counter(
             {link: count for link, count in moved.items() if hosting[link.sender] != hosting[link.receiver]}
@@ -76,12 +81,16 @@ def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
 def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
     """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
 
-    A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. The paper's count is B_kz rows
-    for every propagation and direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or
-    all that hold a training example. `plain` has the bytes of the same step in float32, neither compressed nor tracked.
+    A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. A relayed row counts on every
+    link of its route; `relayed` has those of both passes. The paper's count is B_kz rows for every propagation and
+    direction, forward only. Bytes are those of all time steps of a step: a mini-batch's, or all that hold a training
+    example. `plain` has the bytes of the same step in float32, neither compressed nor tracked.
     """
-    graph = deployment.graph
-    rows, moved, numbers = _training_rows(deployment, settings, deployment.assignment)
+    routes = deployment.topologies[0].routes
+    between = _training_traffic(deployment, settings, deployment.assignment)
+    training = between.over_links(routes)
+    relayed = between.select_relayed(routes)
+    hops = relayed.over_links(routes)
     vector = _vector_bytes(deployment, settings)
     links = []
     for k, z in zip(*np.nonzero(deployment.links), strict=True):
@@ -91,10 +100,10 @@ def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
             {
                 "sender": here.sender,
                 "receiver": here.receiver,
-                "forward_rows": rows.get(here, 0),
-                "forward_bytes": moved.get(here, 0),
-                "backward_rows": rows.get(back, 0),
-                "backward_bytes": moved.get(back, 0),
+                "forward_rows": training.rows[here],
+                "forward_bytes": training.moved[here],
+                "backward_rows": training.rows[back],
+                "backward_bytes": training.moved[back],
                 "consensus_rows": weights,
                 "consensus_bytes": weights * vector,
                 "shared_edges": int(deployment.shared_edges[k, z]),
@@ -109,29 +118,28 @@ def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
 
     mixing = np.count_nonzero(deployment.combination[deployment.links]) if settings.consensus_every else 0
     sent = int(mixing) * deployment.network.num_parameters
-    gathers, widths = _layers(deployment, settings)
-    full = message_rows(deployment.shift, gathers, np.ones(graph.num_vertices, dtype=bool), deployment.assignment)
-    batch = graph.batch or 1
-    evaluation: RowCount = {
-        "rows": sum(sum(one.values()) for rounds in full for one in rounds),
-        "bytes": sum(
-            sum(one.values()) * width * batch for width, rounds in zip(widths, full, strict=True) for one in rounds
-        ),
-    }
+    evaluation = _evaluation_traffic(deployment, settings).over_links(routes)
     both_ways, times = int(deployment.shared_edges.sum()), _times(deployment, settings)
+    gathers, widths = _layers(deployment, settings)
+    propagations = [gather.powers[-1] for gather in gathers]
     return {
         "forward": count("forward"),
         "backward": count("backward"),
         "consensus": count("consensus"),
-        "evaluation": evaluation,
+        "evaluation": {"rows": evaluation.rows.total(), "bytes": evaluation.moved.total()},
+        "relayed": {
+            "rows": 2 * relayed.rows.total(),
+            "row_hops": 2 * hops.rows.total(),
+            "bytes": 2 * hops.moved.total(),
+        },
         "plain": {
-            "forward": {"bytes": 4 * numbers},
-            "backward": {"bytes": 4 * numbers},
+            "forward": {"bytes": training.plain.total()},
+            "backward": {"bytes": training.plain.total()},
             "consensus": {"bytes": 4 * sent},
         },
         "paper": {
-            "rows": both_ways * sum(len(rounds) for rounds in full),
-            "bytes": both_ways * times * sum(len(rounds) * width for width, rounds in zip(widths, full, strict=True)),
+            "rows": both_ways * sum(propagations),
+            "bytes": both_ways * times * sum(n * width for n, width in zip(propagations, widths, strict=True)),
         },
         "links": links,
     }
@@ -154,11 +162,17 @@ def _average(counts: Sequence[MessageCounts]) -> MessageCounts:
     def plain(phase: PhaseName) -> ByteCount:
         return {"bytes": mean(c["plain"][phase]["bytes"] for c in counts)}
 
+    relayed: RelayedCount = {
+        "rows": mean(c["relayed"]["rows"] for c in counts),
+        "row_hops": mean(c["relayed"]["row_hops"] for c in counts),
+        "bytes": mean(c["relayed"]["bytes"] for c in counts),
+    }
     return {
         "forward": rows("forward"),
         "backward": rows("backward"),
         "consensus": rows("consensus"),
         "evaluation": rows("evaluation"),
+        "relayed": relayed,
         "plain": {"forward": plain("forward"), "backward": plain("backward"), "consensus": plain("consensus")},
         "paper": rows("paper"),
         "links": [
@@ -168,24 +182,39 @@ def _average(counts: Sequence[MessageCounts]) -> MessageCounts:
     }
 
 
-def _training_rows(
-    deployment: Deployment, settings: Settings, endpoint: NDArray[np.int64]
-) -> tuple[Counter[Link], Counter[Link], int]:
-    """Rows and bytes of a training step's forward pass on each link, and the numbers on all links; `endpoint` is the
-    agent or host of each vertex [n]."""
-    gathers, widths = _layers(deployment, settings)
-    training = message_rows(deployment.shift, gathers, deployment.graph.labelled, endpoint)
-    rows: Counter[Link] = Counter()
-    moved: Counter[Link] = Counter()
-    numbers, times = 0, _times(deployment, settings)
-    layers = deployment.network.layers
-    for layer, width, rounds in zip(layers, _row_bytes(layers, widths, settings), training, strict=True):
+def _training_traffic(deployment: Deployment, settings: Settings, endpoint: NDArray[np.int64]) -> RowTraffic:
+    """Traffic of a training step's forward pass; `endpoint` is the agent or host of each vertex [n]."""
+    layers, (_, widths) = deployment.network.layers, _layers(deployment, settings)
+    row_bytes = _row_bytes(layers, widths, settings)
+    return _count_traffic(
+        deployment, settings, deployment.graph.labelled, endpoint, row_bytes, _times(deployment, settings)
+    )
+
+
+def _evaluation_traffic(deployment: Deployment, settings: Settings) -> RowTraffic:
+    """Traffic of an evaluation between agents."""
+    outputs = np.ones(deployment.graph.num_vertices, dtype=bool)
+    _, widths = _layers(deployment, settings)
+    return _count_traffic(deployment, settings, outputs, deployment.assignment, widths, deployment.graph.batch or 1)
+
+
+def _count_traffic(
+    deployment: Deployment,
+    settings: Settings,
+    outputs: NDArray[np.bool_],
+    endpoint: NDArray[np.int64],
+    row_bytes: Sequence[int],
+    times: int,
+) -> RowTraffic:
+    """Traffic of a forward pass to the `outputs` with rows of so many bytes in each layer and time step."""
+    network, found = deployment.network, RowTraffic()
+    chunk = choose_chunk(deployment.graph.num_vertices, network)
+    messages = 1 if deployment.graph.batch is None else -(-times // chunk)
+    rows = message_rows(deployment.shift, network.gathers, outputs, endpoint)
+    for layer, size, rounds in zip(network.layers, row_bytes, rows, strict=True):
         for one in rounds:
-            for link, count in one.items():
-                rows[link] += count
-                moved[link] += count * times * width
-                numbers += count * times * layer.width
-    return rows, moved, numbers
+            found.add(one, size * times, 4 * layer.width * times, messages)
+    return found
 
 
 def _layers(deployment: Deployment, settings: Settings) -> tuple[list[Gather], list[int]]:

@@ -47,6 +47,12 @@ class RowCount(ByteCount):
     rows: int
 
 
+class RelayedCount(RowCount):
+    """Rows between agents without a link, each once, and the bytes on all links of their routes."""
+
+    row_hops: int  # rows times the links that they take
+
+
 class PlainCounts(TypedDict):
     """Bytes of a step in float32, neither compressed nor tracked."""
 
@@ -62,6 +68,7 @@ class MessageCounts(TypedDict):
     backward: RowCount
     consensus: RowCount
     evaluation: RowCount
+    relayed: RelayedCount  # of the forward and the backward pass, which include it
     plain: PlainCounts
     paper: RowCount
     links: list[dict[str, int]]  # sender, receiver, rows and bytes of each phase, shared edges
@@ -81,6 +88,7 @@ class Description(TypedDict):
     added_links: int
     spectral_radius: float
     edges_kept: float
+    edges_relayed: float
     messages: NotRequired[MessageCounts]
     between_ranks: NotRequired[dict[str, int]]  # bytes of a step by phase
 
@@ -108,6 +116,7 @@ class Summary(TypedDict, total=False):
     steps: int
     best_step: int  # whose weights are kept
     edges_kept: float
+    edges_relayed: float
     messages: MessageCounts
     seconds: float
     memberships: list[MembershipRecord]

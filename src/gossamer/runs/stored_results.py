@@ -60,6 +60,7 @@ class StoredSummary(Document, extra="ignore"):
     steps: Count | None = None
     best_step: Count | None = None
     edges_kept: Finite = None
+    edges_relayed: Finite = 0.0
     messages: StoredMessages | None = None
     seconds: Finite = None
     memberships: list[StoredMembership] = []

@@ -53,6 +53,7 @@ def summarise(run: Run) -> Summary:
         "steps": run.host.step,
         "best_step": run.kept.step,
         "edges_kept": run.description["edges_kept"],
+        "edges_relayed": run.description["edges_relayed"],
         "messages": messages,
         "seconds": run.seconds,
     }

@@ -104,8 +104,13 @@ def add_senders(share: Share, senders: Sequence[NDArray[np.int64]]) -> Share:
 def plan_agent_routes(deployment: Deployment, settings: Settings) -> list[AgentRoutes | None]:
     """Each agent's routes, where data edges join agents without a link."""
     m, planned = deployment.num_agents, deployment.topologies[0].routes
-    if not planned.paths:
+    if not any(one.routes.paths for one in deployment.topologies):
         return [None] * m
+    if len(deployment.topologies) > 1:
+        raise GossamerError(
+            f"shards relay rows on one topology, and this run takes {len(deployment.topologies)} in turn, of which one "
+            "has data edges between agents without a link; give one combination matrix, or --lost-edges drop"
+        )
     if settings.privacy_spec is not None:
         raise GossamerError(
             "noisy sums of --privacy go over links alone, and here data edges join agents without one; choose "

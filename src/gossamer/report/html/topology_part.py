@@ -48,6 +48,7 @@ def show_topology(facts: RunFacts) -> PageSection:
         ["links that the data needs", "", f"{needed}" + (f"; {missing} are missing" if missing else "")],
         ["links added", "", f"{added}"],
         ["data edges kept", "", _percent(facts.summary.edges_kept)],
+        ["data edges relayed over agents between", "", _percent(facts.summary.edges_relayed)],
         ["zero entries of C", "", _percent(found.sparsity)],
         ["objective of (29), weight on added links", "", _long(found.objective)],
     ]

@@ -18,10 +18,11 @@ def view_certificate(run: Run) -> CertificateView:
         "needed_links": about["num_links"] - about["added_links"],
         "added_links": about["added_links"],
         "edges_kept": about["edges_kept"],
+        "edges_relayed": about["edges_relayed"],
     }
 
 
-def view_stored_certificate(stored: Mapping[str, Any], edges_kept: float) -> CertificateView:
+def view_stored_certificate(stored: Mapping[str, Any], edges_kept: float, edges_relayed: float) -> CertificateView:
     """The certificate of a run directory's topology.json."""
     return {
         "holds": {str(name): bool(value) for name, value in stored["holds"].items()},
@@ -29,4 +30,5 @@ def view_stored_certificate(stored: Mapping[str, Any], edges_kept: float) -> Cer
         "needed_links": len(stored["needed_links"]),
         "added_links": len(stored["added_links"]),
         "edges_kept": edges_kept,
+        "edges_relayed": edges_relayed,
     }

@@ -118,10 +118,13 @@ class WatchedDirectory:
     @property
     def certificate(self) -> CertificateView | None:
         """The certificate of the topology; None before a run has said how many data edges its links carry."""
-        kept = self.manifest.summary.get("edges_kept", self.manifest.plan and self.manifest.plan.edges_kept)
+        summary, plan = self.manifest.summary, self.manifest.plan
+        kept = summary.get("edges_kept", plan and plan.edges_kept)
+        relayed = summary.get("edges_relayed", plan.edges_relayed if plan else 0.0)
         if self._certificate is None and kept is not None:
             with contextlib.suppress(OSError, GossamerError, KeyError, TypeError, ValueError):
-                self._certificate = view_stored_certificate(read_json(self.folder / TOPOLOGY), float(kept))
+                stored = read_json(self.folder / TOPOLOGY)
+                self._certificate = view_stored_certificate(stored, float(kept), float(relayed))
         return self._certificate
 
     @cached_property

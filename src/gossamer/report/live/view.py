@@ -57,6 +57,7 @@ class CertificateView(TypedDict):
     needed_links: int
     added_links: int
     edges_kept: float  # share of the data edges
+    edges_relayed: float  # share that goes over agents between
 
 
 class LogLine(TypedDict):

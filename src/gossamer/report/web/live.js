@@ -288,6 +288,7 @@
         node("b", {text: `(${name})`}), node("span", {text: `${ASSUMPTIONS[name] || ""}${holds ? "" : ": does not hold"}`})));
     const facts = [["spectral radius", gossamer.number(given.spectral_radius < ROUNDING ? 0 : given.spectral_radius)], ["needed links", gossamer.count(given.needed_links)],
       ["added links", gossamer.count(given.added_links)], ["data edges kept", gossamer.percent(given.edges_kept)]];
+    if (given.edges_relayed) facts.push(["data edges relayed", gossamer.percent(given.edges_relayed)]);
     card.replaceChildren(
       node("div", {class: "head"}, node("h3", {text: "Certificate"}), node("span", {class: "label", text: "of the topology"})),
       node("ul", {class: "certificate"}, ...items),

@@ -23,7 +23,14 @@ def url(feed: Feed) -> Iterator[str]:
         {"number": 1, "members": [k for k in range(20) if k != 3], "from_step": 9, "seconds": 1.0, "stopped": 0.4},
     ]
     holds = {"A1": True, "A2": True, "A3": False}
-    certificate = {"holds": holds, "spectral_radius": 0.9, "needed_links": 20, "added_links": 0, "edges_kept": 1.0}
+    certificate = {
+        "holds": holds,
+        "spectral_radius": 0.9,
+        "needed_links": 20,
+        "added_links": 0,
+        "edges_kept": 1.0,
+        "edges_relayed": 0.0,
+    }
     feed.publish(
         a_view(
             title="a" * 120,

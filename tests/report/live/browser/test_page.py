@@ -272,6 +272,7 @@ def test_numbers_are_written_alike(feed: Feed, url: str, open_page: OpenPage) ->
     view = a_view(evaluations=2, steps=6000, step=6000)
     view["certificate"] = {
         "holds": {"A1": True}, "spectral_radius": 5.55e-17, "needed_links": 3, "added_links": 0, "edges_kept": 1.0,
+        "edges_relayed": 0.25,
     }  # fmt: skip
     feed.publish(view)
     page = open_page(url)
