@@ -19,9 +19,11 @@ from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
-from gossamer.peers.process import run_peer
+from gossamer.peers.process import PeerOptions, run_peer
+from gossamer.peers.progress import PeerReport
 from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.deployment import Deployment
+from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings
 
 
@@ -139,3 +141,20 @@ def test_agents_predict_by_rows_that_others_pass_on(tmp_path: Path) -> None:
             for rows in (answer.rows, None):  # of a new pass, and of the run's end
                 found = TrainedAgent(folders[agent]).predict(rows)
                 torch.testing.assert_close(found.outputs, expected[own], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("changes", [{}, {"layers": "gat"}, {"layers": "chebyshev", "order": 2}, {"boundary_bits": 8}])
+def test_the_bytes_of_rows_and_boxes_are_the_planned_ones(tmp_path: Path, changes: dict[str, Any]) -> None:
+    deployment, settings = relayed(update="gd", evaluate_every=1000, steps=5, **changes)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    last: dict[int, PeerReport] = {}
+    options = PeerOptions(on_report=lambda state: last.update({state["agent"]: state}))
+    assert in_threads(folders, options, over(Hub())) == []
+    planned = count_messages(deployment, settings)
+    assert planned["relayed"]["rows"] > 0
+    for one in planned["links"]:
+        sent = last[one["sender"]]["links"][str(one["receiver"])]["sent"]
+        for phase in ("forward", "backward", "consensus"):
+            assert sent.get(phase, 0) == one[f"{phase}_bytes"] * settings.steps
+    evaluated = sum(link["sent"].get("evaluation", 0) for report in last.values() for link in report["links"].values())
+    assert evaluated == 3 * planned["evaluation"]["bytes"]  # at 0, at the end, kept
