@@ -3,6 +3,8 @@
 python examples/sites.py digits --agents 3 --out sites
 for k in 0 1 2; do gossamer shard --site sites/site-$k/site.toml --out sites/shards; done
 for k in 0 1 2; do gossamer peer sites/shards/agent-$k & done; wait
+
+With --links line sites that share edges may have no link: the sites between pass their rows on.
 """
 
 import argparse
@@ -24,11 +26,15 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--agents", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument(
+        "--links", choices=["data", "line"], default="data", help="between sites that share edges, or in a line"
+    )
     parser.add_argument("--out", type=Path, default=Path("sites"))
     given = parser.parse_args()
     graph = gossamer.load(given.dataset)
     owner = assign(graph, "bfs", given.agents, 0)
-    neighbours = shared_edges(graph, owner, given.agents) > 0
+    k, z = np.indices((given.agents, given.agents))
+    neighbours = shared_edges(graph, owner, given.agents) > 0 if given.links == "data" else abs(k - z) == 1
     keys = [make_agent_keys() for _ in range(given.agents)]
     addresses = [f"127.0.0.1:{port}" for port in find_free_ports(given.agents)]
     if given.out.exists():

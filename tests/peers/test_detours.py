@@ -93,19 +93,19 @@ def test_a_link_that_is_down_is_passed_by_and_taken_up_again(signed: bool) -> No
 
 def test_a_link_that_is_down_one_way_has_a_detour_that_way() -> None:
     world = World(down=((1, 2),))
-    world.run(20)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 8)
     assert world.paths() == {0: {}, 1: {2: (1, 0, 3, 2)}, 2: {}, 3: {}}
 
 
 def test_a_detour_ends_that_breaks_and_another_is_found() -> None:
     complete = {k: tuple(z for z in range(M) if z != k) for k in range(M)}
     world = World(complete, down=BOTH)
-    world.run(20)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 8)
     assert world.paths()[1][2] in {(1, 0, 2), (1, 3, 2)}
     relay = world.paths()[1][2][1]
     world.busy = {relay}  # dies
     world.waiting.clear()
-    world.run(20)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 8)
     assert world.paths()[1][2] == (1, 3 - relay, 2)
 
 
@@ -121,7 +121,7 @@ def test_an_agent_in_long_arithmetic_is_waited_for() -> None:
     world.run(3)
     for _ in range(4):
         world.busy = {2}
-        world.run(12)
+        world.run(2 * LINK_SILENCE)
         world.busy = set()
         world.run(1)
         assert not any(world.paths().values())
@@ -138,7 +138,7 @@ def test_neighbours_without_messages_call_and_take_no_detour() -> None:
 
 def test_relays_learn_no_content_and_change_none() -> None:
     world = World(down=BOTH)
-    world.run(15)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 3)
     world.passed.clear()
     world.agents[1].send(2, bytes(range(64)))
     (message,) = [message for k, z, message in world.passed if (k, z) == (1, 0)]
@@ -163,7 +163,7 @@ def edited(message: bytes, change: Any) -> memoryview:
 
 def test_what_no_honest_agent_sends_is_refused() -> None:
     world = World(down=BOTH)
-    world.run(15)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 3)
     world.agents[1].send(2, b"numbers")
     detour = next(message for k, z, message in reversed(world.passed) if (k, z) == (1, 0))
     call = next(message for k, z, message in world.passed if (k, z) == (1, 0) and find_kind(message) == CALL)
@@ -195,7 +195,7 @@ def test_what_no_honest_agent_sends_is_refused() -> None:
 
 def test_calls_are_rate_limited() -> None:
     world = World(down=BOTH)
-    world.run(6)
+    world.run(LINK_SILENCE + 1)
     call = next(message for k, z, message in world.passed if (k, z) == (1, 0) and find_kind(message) == CALL)
     before = len(world.passed)
 

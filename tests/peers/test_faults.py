@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from peers.harness import M, check, deployed, simulated, state_folder, weights
 from peers.processes import Agents, wait_until
 from peers.proxy import Proxy
 from peers.traps import STEP, Action, Moment, Trap
+from rich.console import Console
 
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.progress import STATUS_FILE
 from gossamer.peers.shards.shard import Shard, read_shard, write_shard
+from gossamer.peers.status import read_status
+from gossamer.report.agent_tables import status_table
 
 pytestmark = pytest.mark.slow
 VICTIM = 2
@@ -147,7 +151,11 @@ def between_two(folders: list[Path], fault: Fault) -> None:
         else:
             ends = [state_folder(folders[k]) for k in (VICTIM, neighbour)]
             wait_until(lambda: all(find_detours(state) for state in ends), "both ends take a detour")
-            assert find_detours(ends[0]) == {str(neighbour): [1, 0]}  # the other way around the ring
+            status = read_status(folders[VICTIM], time.time())
+            assert status["detours"] == {str(neighbour): [1, 0]}  # the other way around the ring
+            table = StringIO()
+            Console(width=100, file=table).print(status_table([status]))
+            assert f"The link of agents {VICTIM} and {neighbour} is down; " in table.getvalue()
             wait_until(lambda: all((state / "done").is_file() for state in ends), "both ends finish")
         for proxy in proxies:
             proxy.reset(False)

@@ -25,6 +25,7 @@ from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings
+from gossamer.runs.tensors import read_tensors
 
 
 def relayed(**changes: Any) -> tuple[Deployment, Settings]:
@@ -75,6 +76,16 @@ def test_sites_relay_what_they_plan_alone(tmp_path: Path, changes: dict[str, Any
     folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
     assert in_threads(folders, run=sites_over(Hub())) == []
     check_sites(folders, simulated(deployment, settings))
+
+
+def test_sites_plan_in_float64_what_they_train_in_float32(tmp_path: Path) -> None:
+    deployment, settings = relayed(dtype="float32", steps=3)
+    folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
+    assert in_threads(folders, run=sites_over(Hub())) == []
+    expected = simulated(deployment, settings)
+    for k, folder in enumerate(folders):
+        for name, part in read_tensors(folder / f"run-{RUN}" / "weights.safetensors").items():
+            torch.testing.assert_close(part[0], expected[name][k], rtol=1e-4, atol=1e-5)
 
 
 def test_sites_that_relay_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def list_planning_exchanges(site: Site, routes: SiteRoutes | None = None) -> lis
         """Add an exchange of vectors, by the lengths of those for, and those of, other agents."""
         zeros = {Link(k, z): torch.zeros(1, dtype=torch.float64).expand(length) for z, length in sent.items() if length}
         shapes = {Link(z, k): (length,) for z, length in expected.items() if length}
-        found.append(Outbox(Phase.PLANNING, len(found), zeros, shapes, forwarded=forwarded))
+        found.append(Outbox(Phase.PLANNING, len(found), zeros, shapes, torch.float64, forwarded=forwarded))
 
     def add_vector(length: int, times: int = 1) -> None:
         for _ in range(times):

@@ -36,6 +36,7 @@ class AgentStatus(TypedDict):
     score: float | None  # of the whole network's validation vertices
     waiting_for: list[int]
     waited: float | None  # seconds
+    detours: NotRequired[dict[str, list[int]]]  # agents that messages for a neighbour go over, whose link is down
     epoch: int | None
     refused: int  # messages, without those of every recovery
     checkpoint_age: float | None  # seconds
@@ -67,6 +68,7 @@ def read_status(folder: Path, now: float) -> AgentStatus:
         "score": _find_score(metrics, choose_score(shard.settings.score, shard.local_data.task).key(binned=True)),
         "waiting_for": list(report["waiting_for"]) if report is not None and running else [],
         "waited": float(report["waited"]) if report is not None and running else None,
+        "detours": dict(report.get("detours", {})) if report is not None and running else {},
         "epoch": None if report is None else int(report["epoch"]),
         "refused": sum(count for reason, count in refused.items() if reason not in RECOVERY_REASONS),
         "checkpoint_age": max(0.0, now - max(times)) if times else None,

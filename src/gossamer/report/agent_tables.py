@@ -43,8 +43,8 @@ def show_shards(console: Console, shards: "Sequence[Shard | SiteShard]", folder:
 
 
 def status_table(agents: "Sequence[AgentStatus]", unread: "Sequence[UnreadMetrics]" = ()) -> RenderableType:
-    """Table of agents with what each waits for, and of addresses that none was read from, with the reasons below it;
-    without lines between columns, to fit in 80 characters."""
+    """Table of agents with what each waits for, and of addresses that none was read from, with the reasons and links
+    that are down below it; without lines between columns, to fit in 80 characters."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     changing = any(one["membership"] is not None for one in agents)
     numbered = "membership" if changing else "epoch"  # both at once would take more than 80 characters
@@ -66,7 +66,16 @@ def status_table(agents: "Sequence[AgentStatus]", unread: "Sequence[UnreadMetric
         )
     for lost in unread:
         table.add_row("-", f"[red]{lost['state']}[/]" if lost["error"] else lost["state"])
-    return Group(table, *(Text(f"{lost['metrics']}: {lost['error'] or lost['state']}") for lost in unread))
+    down = [
+        Text(f"The link of agents {one['agent']} and {z} is down; agent {one['agent']} sends over {_join(over)}.")
+        for one in agents
+        for z, over in one.get("detours", {}).items()
+    ]
+    return Group(table, *down, *(Text(f"{lost['metrics']}: {lost['error'] or lost['state']}") for lost in unread))
+
+
+def _join(agents: "Sequence[int]") -> str:
+    return "agent " + ", ".join(map(str, agents))
 
 
 def format_age(seconds: float) -> str:

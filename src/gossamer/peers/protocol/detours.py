@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from gossamer.agents.relays import Route
 from gossamer.peers.protocol.boxes import SEAL_OVERHEAD, Seals
-from gossamer.peers.protocol.resending import TokenBucket
+from gossamer.peers.protocol.resending import MAX_TIMEOUT, TokenBucket
 from gossamer.peers.protocol.wire import (
     CALL,
     DETOUR,
@@ -41,7 +41,7 @@ from gossamer.peers.protocol.wire import (
     unpack_value,
 )
 
-LINK_SILENCE = 5.0  # seconds without a message over a link, after which its other end is called
+LINK_SILENCE = MAX_TIMEOUT + 2.0  # seconds without a message over a link, after which its other end is called
 CALL_INTERVAL = 5.0  # seconds between two calls
 DETOUR_LASTS = 3 * CALL_INTERVAL  # seconds from the last call
 SEEN_CALLS = 4096  # that are known not to be passed on again
@@ -102,7 +102,7 @@ class Detours:
         """The message that has arrived and who has sent it; None of a call, or of what is passed on."""
         self._heard[sender] = now
         if self._called.pop(sender, None) is not None:
-            _logger.info("agent %d hears agent %d over their link again", self._agent, sender)
+            _logger.debug("agent %d hears agent %d over their link again", self._agent, sender)
         kind = find_kind(message)
         if kind == CALL:
             self._on_call(sender, message, now)
@@ -128,7 +128,7 @@ class Detours:
 
     def _call(self, neighbour: int, now: float) -> None:
         if neighbour not in self._called:
-            _logger.info(
+            _logger.debug(
                 "agent %d has heard nothing of agent %d over their link for %.0f s, and calls it over others",
                 self._agent,
                 neighbour,
