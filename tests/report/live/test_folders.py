@@ -90,6 +90,27 @@ def test_one_source_reads_what_is_new_only(tmp_path: Path) -> None:
     assert [one["step"] for one in second] == [0, 2, 4]
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\xff\xfe",
+        b'{"step": 5',
+        b"[]",
+        b'{"step": 5, "train": {}, "validation": {}, "test": {}}',
+        b'{"step": Infinity, "train": {"accuracy": 1}, "validation": {}, "test": {}}',
+        b'{"step": 5, "train": {"accuracy": 1' + 400 * b"0" + b'}, "validation": {}, "test": {}}',
+        100_000 * b"[",
+    ],
+    ids=["bytes", "torn", "list", "no score", "endless", "huge", "deep"],
+)
+def test_a_damaged_line_is_left_out(tmp_path: Path, damaged: bytes) -> None:
+    gossamer.train(make_small_graph(), out=tmp_path / "run", baselines=False, **OPTIONS)
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], damaged, *lines[2:], b""]))
+    assert [one["step"] for one in look(make_source(tmp_path / "run"))["evaluations"]] == [0, 2, 4, 6]
+
+
 def test_a_run_that_was_stopped(tmp_path: Path) -> None:
     stop = iter([False, False, False, True]).__next__
     gossamer.train(make_small_graph(), out=tmp_path / "run", should_stop=stop, **OPTIONS)
