@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report.live.sources import OPTIONS, SeenFeed, cut_agents, leave_report, make_small_graph
+from report.live.sources import OPTIONS, SeenFeed, cut_agents, find_free_process, leave_report, make_small_graph
 
 import gossamer
 from gossamer.api import Display
@@ -118,6 +119,28 @@ def test_a_run_that_was_stopped(tmp_path: Path) -> None:
     view = look(make_source(tmp_path / "run"))
     assert (view["state"], view["step"]) == ("stopped", 3)
     assert view["references"] == {}
+
+
+def test_a_run_that_ended_before_its_first_evaluation(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    gossamer.train(make_small_graph(), out=folder, should_stop=lambda: True, **OPTIONS)
+    (folder / "metrics.jsonl").unlink()
+    with lock_run(folder):
+        assert look(make_source(folder))["state"] == "starting"
+    (folder / ".lock").write_text(f"process {find_free_process()} on {socket.gethostname()}\n")
+    assert look(make_source(folder))["state"] == "stopped"
+
+
+def test_a_run_directory_that_is_removed_is_shown_as_it_was(tmp_path: Path) -> None:
+    gossamer.train(make_small_graph(), out=tmp_path / "run", baselines=False, **OPTIONS)
+    feed = SeenFeed()
+    source = FolderSource(feed, LogLines(), tmp_path / "run")
+    with source.publisher:
+        feed.wait(0, 30.0)
+        shutil.rmtree(tmp_path / "run")
+    assert (feed.last["state"], len(feed.last["evaluations"])) == ("finished", 4)
+    with pytest.raises(GossamerError, match="is no longer there"):
+        look(source)
 
 
 def test_time_of_a_run_that_was_resumed_goes_on(tmp_path: Path) -> None:
