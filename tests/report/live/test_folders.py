@@ -128,7 +128,10 @@ def test_a_run_that_ended_before_its_first_evaluation(tmp_path: Path) -> None:
     with lock_run(folder):
         assert look(make_source(folder))["state"] == "starting"
     (folder / ".lock").write_text(f"process {find_free_process()} on {socket.gethostname()}\n")
-    assert look(make_source(folder))["state"] == "stopped"
+    view = look(make_source(folder))
+    assert (view["state"], set(states(view).values())) == ("stopped", {"stopped"})
+    (line,) = view["log"]  # of the run, and not one for each agent
+    assert line["text"].startswith("the run has stopped")
 
 
 def test_a_run_directory_that_is_removed_is_shown_as_it_was(tmp_path: Path) -> None:

@@ -112,7 +112,8 @@ class FolderSource:
         if self._directory is not None:
             self._directory.read()
         view = self._view_agents(now) if self._agents else self._view_directory(now)
-        self._happenings.note(view["agents"], view["memberships"])
+        if self._agents:  # simulated ones have nothing happen to them but to the run
+            self._happenings.note(view["agents"], view["memberships"])
         self._happenings.note_run(view["state"])
         view["log"] = self._log.last()
         return view
