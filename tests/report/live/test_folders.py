@@ -336,6 +336,20 @@ def test_one_agents_folder_shows_it_and_what_it_sees_of_its_neighbours(tmp_path:
     assert set(view["positions"]) == {"0", "1", "2"}
 
 
+def test_neighbours_of_an_agent_that_has_stopped_are_unknown(tmp_path: Path) -> None:
+    folder = cut_agents(tmp_path / "run")[1]
+    source, links = make_source(folder), {"0": {"sent": {}, "received": 12, "waited": 1.5}}
+    leave_report(folder, 1, links=links, waiting_for=[2], waited=20.0)
+    assert states(look(source)) == {1: "training", 0: "training", 2: "missing"}
+    leave_report(folder, 1, runs=False, links=links)
+    view = look(source)
+    assert states(view) == {1: "stopped", 0: "unknown", 2: "unknown"}
+    (line,) = [one["text"] for one in view["log"] if one["text"].startswith("agent 2")]
+    assert "is missing" in line  # and not said to be back
+    leave_report(folder, 1, runs=False, links=links, all_done=True)
+    assert states(look(source)) == {1: "stopped", 0: "finished", 2: "finished"}
+
+
 def test_memberships_come_from_the_agents_folders(tmp_path: Path) -> None:
     folders = cut_agents(tmp_path / "run", evict_after=3, topology="complete")
     for agent in range(3):
