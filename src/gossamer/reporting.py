@@ -41,15 +41,17 @@ def write_report(
     folder: Path, others: Sequence[Path] = (), out: Path | None = None, with_predictions: bool = True
 ) -> Report:
     """Write the report of a run directory, beside `others` if there are any, or of a reproduction's folder."""
+    target = out or folder / REPORT_FILE
+    if target.is_dir():
+        raise GossamerError(f"{target} is a folder; --out takes the file to write, such as {target / REPORT_FILE}")
+    if target.suffix.lower() not in (".html", ".htm"):  # which would replace any other file, and open as no page
+        raise GossamerError(f"{target}: expected a file that ends in .html, such as {target.with_suffix('.html')}")
     if is_reproduction(folder):
         if others:
             raise GossamerError(f"{folder} holds a reproduction of the paper; --compare takes run directories")
         head, sections = _report_reproduction(folder)
     else:
         head, sections = _report_runs(folder, others, out, with_predictions)
-    target = out or folder / REPORT_FILE
-    if target.is_dir():
-        raise GossamerError(f"{target} is a folder; --out takes the file to write, such as {target / REPORT_FILE}")
     content = write_page(head, sections).encode()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -79,6 +79,14 @@ def test_machines_that_answer_are_shown_and_one_that_does_not_is_named(closed: s
     assert "40 of 100" in done.stdout
 
 
+def test_addresses_follow_one_another(tmp_path: Path, closed: str) -> None:
+    with serve_view(own=0) as first, serve_view(own=2) as third:
+        done = invoke("--metrics", first, third, closed, "--json")
+        named = invoke("--metrics", first, str(tmp_path / "folder:1"))
+    assert [json.loads(line)["metrics"] for line in done.stdout.splitlines()] == [first, third, closed]
+    assert "folder:1 is not a shard" in named.stderr  # a path is none
+
+
 def test_json_has_the_keys_of_folders(closed: str) -> None:
     with serve_view() as address:
         done = invoke("--metrics", address, "--metrics", closed, "--json")

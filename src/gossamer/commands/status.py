@@ -1,5 +1,6 @@
 """`gossamer status`: one line for each agent, also while they run."""
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,24 +24,28 @@ gossamer status agent-0
 
 gossamer status shards/agent-* --watch
 
-gossamer status --metrics 10.0.0.1:9100 --metrics 10.0.0.2:9100
+gossamer status --metrics 10.0.0.1:9100 10.0.0.2:9100
 
 gossamer status shards/agent-* --json
 """
 METRICS_SECONDS = 5.0  # in which addresses have to answer
+ADDRESS = re.compile(r"[^/]+:[0-9]{1,5}")
 
 
 @report_errors
 def status(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="AGENT", help="Folders of agents.", show_default=False)
+        list[Path] | None,
+        typer.Argument(
+            metavar="AGENT", help="Folders of agents; after --metrics also further addresses.", show_default=False
+        ),
     ] = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
             "--metrics",
             metavar="HOST:PORT",
-            help="Read agents on any machine from where their runs serve metrics; may be given several times.",
+            help="Read agents on any machine from where their runs serve metrics; further addresses may follow.",
             show_default=False,
         ),
     ] = None,
@@ -61,8 +66,12 @@ def status(
     if not folders and not metrics:
         raise GossamerError("nothing to look at; name folders of agents, or addresses by --metrics HOST:PORT")
 
+    given = folders or []
+    more = [str(one) for one in given if metrics and ADDRESS.fullmatch(str(one)) and not one.exists()]
+    addresses = [*(metrics or []), *more]
+
     def look() -> "tuple[list[AgentStatus], list[UnreadMetrics]]":
-        return _look(folders or [], metrics or [])
+        return _look([one for one in given if str(one) not in more], addresses)
 
     if watch and not as_json:
         with Live(status_table(*look()), console=Console(), refresh_per_second=2) as live:

@@ -363,6 +363,9 @@ def test_mistakes_are_named(run: Path, tmp_path: Path) -> None:
         write_report(tmp_path)
     with pytest.raises(GossamerError, match="is a folder; --out takes the file"):
         write_report(run, out=tmp_path)
+    with pytest.raises(GossamerError, match=r"expected a file that ends in \.html, such as .*run\.html"):
+        write_report(run, out=run / "run.json")
+    assert (run / "run.json").read_text().startswith("{")
     (tmp_path / "file").write_text("")
     with pytest.raises(GossamerError, match="give another file with --out"):
         write_report(run, out=tmp_path / "file" / "report.html")

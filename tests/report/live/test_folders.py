@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report.live.sources import OPTIONS, SeenFeed, cut_agents, leave_report, make_small_graph
+from report.live.sources import OPTIONS, SeenFeed, cut_agents, find_free_process, leave_report, make_small_graph
 
 import gossamer
 from gossamer.api import Display
@@ -90,6 +91,27 @@ def test_one_source_reads_what_is_new_only(tmp_path: Path) -> None:
     assert [one["step"] for one in second] == [0, 2, 4]
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\xff\xfe",
+        b'{"step": 5',
+        b"[]",
+        b'{"step": 5, "train": {}, "validation": {}, "test": {}}',
+        b'{"step": Infinity, "train": {"accuracy": 1}, "validation": {}, "test": {}}',
+        b'{"step": 5, "train": {"accuracy": 1' + 400 * b"0" + b'}, "validation": {}, "test": {}}',
+        100_000 * b"[",
+    ],
+    ids=["bytes", "torn", "list", "no score", "endless", "huge", "deep"],
+)
+def test_a_damaged_line_is_left_out(tmp_path: Path, damaged: bytes) -> None:
+    gossamer.train(make_small_graph(), out=tmp_path / "run", baselines=False, **OPTIONS)
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], damaged, *lines[2:], b""]))
+    assert [one["step"] for one in look(make_source(tmp_path / "run"))["evaluations"]] == [0, 2, 4, 6]
+
+
 def test_a_run_that_was_stopped(tmp_path: Path) -> None:
     stop = iter([False, False, False, True]).__next__
     gossamer.train(make_small_graph(), out=tmp_path / "run", should_stop=stop, **OPTIONS)
@@ -97,6 +119,31 @@ def test_a_run_that_was_stopped(tmp_path: Path) -> None:
     view = look(make_source(tmp_path / "run"))
     assert (view["state"], view["step"]) == ("stopped", 3)
     assert view["references"] == {}
+
+
+def test_a_run_that_ended_before_its_first_evaluation(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    gossamer.train(make_small_graph(), out=folder, should_stop=lambda: True, **OPTIONS)
+    (folder / "metrics.jsonl").unlink()
+    with lock_run(folder):
+        assert look(make_source(folder))["state"] == "starting"
+    (folder / ".lock").write_text(f"process {find_free_process()} on {socket.gethostname()}\n")
+    view = look(make_source(folder))
+    assert (view["state"], set(states(view).values())) == ("stopped", {"stopped"})
+    (line,) = view["log"]  # of the run, and not one for each agent
+    assert line["text"].startswith("the run has stopped")
+
+
+def test_a_run_directory_that_is_removed_is_shown_as_it_was(tmp_path: Path) -> None:
+    gossamer.train(make_small_graph(), out=tmp_path / "run", baselines=False, **OPTIONS)
+    feed = SeenFeed()
+    source = FolderSource(feed, LogLines(), tmp_path / "run")
+    with source.publisher:
+        feed.wait(0, 30.0)
+        shutil.rmtree(tmp_path / "run")
+    assert (feed.last["state"], len(feed.last["evaluations"])) == ("finished", 4)
+    with pytest.raises(GossamerError, match="is no longer there"):
+        look(source)
 
 
 def test_time_of_a_run_that_was_resumed_goes_on(tmp_path: Path) -> None:
@@ -287,6 +334,20 @@ def test_one_agents_folder_shows_it_and_what_it_sees_of_its_neighbours(tmp_path:
     assert view["own"] == 1
     assert states(view) == {1: "training", 0: "training", 2: "missing"}
     assert set(view["positions"]) == {"0", "1", "2"}
+
+
+def test_neighbours_of_an_agent_that_has_stopped_are_unknown(tmp_path: Path) -> None:
+    folder = cut_agents(tmp_path / "run")[1]
+    source, links = make_source(folder), {"0": {"sent": {}, "received": 12, "waited": 1.5}}
+    leave_report(folder, 1, links=links, waiting_for=[2], waited=20.0)
+    assert states(look(source)) == {1: "training", 0: "training", 2: "missing"}
+    leave_report(folder, 1, runs=False, links=links)
+    view = look(source)
+    assert states(view) == {1: "stopped", 0: "unknown", 2: "unknown"}
+    (line,) = [one["text"] for one in view["log"] if one["text"].startswith("agent 2")]
+    assert "is missing" in line  # and not said to be back
+    leave_report(folder, 1, runs=False, links=links, all_done=True)
+    assert states(look(source)) == {1: "stopped", 0: "finished", 2: "finished"}
 
 
 def test_memberships_come_from_the_agents_folders(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Source:
 def test_what_is_urgent_does_not_wait_for_the_next_view(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "EVERY", 1e6)
     feed, source = SeenFeed(), Source()
-    with Publisher(feed, source.build) as one:
+    with Publisher(feed, LogLines(), source.build) as one:
         assert feed.wait(0, LIMIT)[0] == 1
         one.hurry()
         assert feed.wait(1, LIMIT)[0] == 2
@@ -41,7 +41,7 @@ def test_what_is_urgent_does_not_wait_for_the_next_view(monkeypatch: pytest.Monk
 def test_changes_that_can_wait_come_with_the_next_view(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "EVERY", 0.2)
     feed, source = SeenFeed(), Source()
-    with Publisher(feed, source.build) as one:
+    with Publisher(feed, LogLines(), source.build) as one:
         assert feed.wait(0, LIMIT)[0] == 1
         one.note()
         assert feed.wait(1, LIMIT)[0] == 2
@@ -54,13 +54,15 @@ def test_a_view_that_cannot_be_made_ends_nothing_and_is_told_once() -> None:
     logger.addHandler(log)
     try:
         source.broken = True
-        with Publisher(feed, source.build, always=True) as one:
+        with Publisher(feed, log, source.build, always=True) as one:
             one.hurry()
+        assert feed.seen == []
+        assert [line["text"] for line in log.last()] == ["the run is shown as it was before: the folder has gone"]
+        source.broken = False
+        with Publisher(feed, log, source.build, always=True) as one:
+            assert feed.wait(0, LIMIT)[0] == 1
+            source.broken = True
     finally:
         logger.removeHandler(log)
-    assert feed.seen == []
-    assert [line["text"] for line in log.last()] == ["the run is shown as it was before: the folder has gone"]
-    source.broken = False
-    with Publisher(feed, source.build):
-        pass
-    assert feed.seen
+    assert [view["title"] for view in feed.seen] == ["1", "1"]  # the page says so, too, and once
+    assert [line["text"] for line in feed.last["log"]] == ["the run is shown as it was before: the folder has gone"] * 2

@@ -19,6 +19,7 @@ from gossamer.report.live.view import AgentView, NeighbourView
 from gossamer.runs.shares import find_agent_folder
 
 GONE = ("missing", "stopped")  # states of agents whose last reports no longer hold
+UNKNOWN = "unknown"  # state of an agent that is seen by those alone whose last reports no longer hold
 WAITS = 1.0  # seconds from which on an agent is shown to wait
 MISSING_AFTER = 5.0  # seconds without a byte of a neighbour that an agent waits for
 
@@ -135,7 +136,7 @@ class SeenNeighbours:
     def view(self, z: int, seen: Sequence[tuple[AgentView, Mapping[str, Any] | None]], now: float) -> AgentView:
         """Agent `z`, as the agents at hand see it, by their views and reports."""
         found = {self._name_state(z, own, report or {}, now) for own, report in seen}
-        state = next((one for one in ("missing", "finished", "training") if one in found), "not started")
+        state = next((one for one in ("missing", "finished", "training", "not started") if one in found), UNKNOWN)
         return view_agent(z, None, state, None, None, None, now)
 
     def _name_state(self, z: int, own: AgentView, report: Mapping[str, Any], now: float) -> str:
@@ -148,6 +149,8 @@ class SeenNeighbours:
         self._last[key] = received, last
         if report.get("all_done"):
             return "finished"
+        if own["state"] in GONE:
+            return UNKNOWN
         if waits and now - last >= MISSING_AFTER:
             return "missing"
         return "training" if received else "not started"

@@ -80,7 +80,7 @@ class EvaluationFile(Generic[_One]):
     def _add(self, line: bytes) -> None:
         try:
             one = self._view(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError, RecursionError):
             return  # a damaged line: the program that reads the run says so
         if self.found and self.found[-1]["step"] >= one["step"]:  # made again after a recovery
             self.found = [known for known in self.found if known["step"] < one["step"]]

@@ -81,8 +81,7 @@ class FolderSource:
         links = [(one.agent, z) for one in self._agents for z in one.neighbours]
         known = {one.agent for one in self._agents} | {z for _, z in links}
         self._positions = place_agents(sorted(known), links)
-        self.publisher = Publisher(feed, self._build, always=True, share=BESIDE_SHARE)
-        log.on_line = self.publisher.hurry
+        self.publisher = Publisher(feed, log, self._build, always=True, share=BESIDE_SHARE)
 
     def follow(self, name: str, first: int, last: int) -> Observer:
         """The observer of a reference that is trained when the agents have finished."""
@@ -113,7 +112,8 @@ class FolderSource:
         if self._directory is not None:
             self._directory.read()
         view = self._view_agents(now) if self._agents else self._view_directory(now)
-        self._happenings.note(view["agents"], view["memberships"])
+        if self._agents:  # simulated ones have nothing happen to them but to the run
+            self._happenings.note(view["agents"], view["memberships"])
         self._happenings.note_run(view["state"])
         view["log"] = self._log.last()
         return view

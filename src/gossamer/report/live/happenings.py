@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gossamer.peers.progress import LONG_WAIT, join_numbers
-from gossamer.report.live.agents import GONE
+from gossamer.report.live.agents import GONE, UNKNOWN
 from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.view import AgentView
 from gossamer.runs.records import MembershipRecord
@@ -51,6 +51,8 @@ class Happenings:
             self._membership = last["number"]
 
     def _note_state(self, agent: int, state: str) -> None:
+        if state == UNKNOWN:
+            return
         before = self._states.get(agent)
         self._states[agent] = state
         if state == before or (before is None and state not in GONE):

@@ -30,8 +30,7 @@ class PeerSource:
         self._report: PeerReport | None = None
         self._neighbours = SeenNeighbours()
         self._ended = ""
-        self.publisher = Publisher(feed, self._build, always=True)
-        log.on_line = self.publisher.hurry
+        self.publisher = Publisher(feed, log, self._build, always=True)
 
     def follow(self, report: PeerReport) -> None:
         """Take the agent's next report."""

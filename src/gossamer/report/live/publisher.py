@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gossamer.errors import GossamerError
 from gossamer.report.live.feed import Feed
+from gossamer.report.live.log_lines import LogLines
 from gossamer.report.live.pace import VIEW_SHARE, rest_after
 from gossamer.report.live.view import RunView
 
@@ -23,10 +24,12 @@ class Publisher:
     """Publishes the views that `build` makes; a context that ends with a last one."""
 
     def __init__(
-        self, feed: Feed, build: Callable[[], RunView], always: bool = False, share: float = VIEW_SHARE
+        self, feed: Feed, log: LogLines, build: Callable[[], RunView], always: bool = False, share: float = VIEW_SHARE
     ) -> None:
-        """`always`: something may have changed that nobody notes, such as a file; `share`: of a processor."""
-        self._feed, self._build, self._always, self._share = feed, build, always, share
+        """A new line of the log is to be seen at once. `always`: something may have changed that nobody notes, such as
+        a file; `share`: of a processor."""
+        self._feed, self._log, self._build, self._always, self._share = feed, log, build, always, share
+        log.on_line = self.hurry
         self._changed, self._failed = True, False
         self._hurry, self._ends = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
@@ -62,13 +65,17 @@ class Publisher:
                 self._hurry.wait(EVERY - min(rest, EVERY))
 
     def _publish(self) -> None:
-        """Publish a view; whatever goes wrong is said once and does not end the run that is shown."""
+        """Publish a view; whatever goes wrong is said once, on the page as well, and does not end the run that is
+        shown."""
         try:
             self._feed.publish(self._build())
         except Exception as error:
             if not self._failed:
                 known = isinstance(error, GossamerError | OSError)
                 _logger.error("the run is shown as it was before: %s", error, exc_info=not known)
+                _, last = self._feed.latest()
+                if last is not None:
+                    self._feed.publish({**last, "log": self._log.last()})
             self._failed = True
         else:
             self._failed = False

@@ -46,6 +46,8 @@ class WatchedDirectory:
 
     def read(self) -> RunManifest:
         """Read run.json, and how far the newest checkpoint is."""
+        if not self.folder.is_dir():
+            raise GossamerError(f"{self.folder} is no longer there")
         self.running = is_in_use(self.folder)
         with contextlib.suppress(OSError, GossamerError):  # one that is being replaced is read the next time
             changed = (self.folder / "run.json").stat().st_mtime_ns
@@ -87,11 +89,16 @@ class WatchedDirectory:
 
     @property
     def state(self) -> str:
-        """The state of the run: "training", "finished", "stopped", or "starting" before its first evaluation."""
+        """The state of the run: "training", "finished", "stopped", or "starting" before its first evaluation.
+
+        A process that has ended before it leaves its lock behind.
+        """
         if self.manifest.complete:
             return "finished"
         begun = (self.folder / METRICS).is_file()
-        return "training" if self.running and begun else "stopped" if begun else "starting"
+        if self.running:
+            return "training" if begun else "starting"
+        return "stopped" if begun or (self.folder / LOCK).is_file() else "starting"
 
     @property
     def began(self) -> float:

@@ -80,8 +80,7 @@ class SimulationSource:
         self._step = 0
         self._checkpoint_at = None if folder is None else _find_checkpoint_time(folder)
         self._references = {name: list(map(view_evaluation, found)) for name, found in (references or {}).items()}
-        self.publisher = Publisher(feed, self._build)
-        log.on_line = self.publisher.hurry
+        self.publisher = Publisher(feed, log, self._build)
 
     def follow(self, name: str, first: int, last: int) -> Observer:
         """The observer of a model: the distributed one, a stage before it, or a reference."""

@@ -23,7 +23,7 @@ class AgentView(TypedDict):
 
     agent: int
     # "training", "finished", ... as in gossamer.peers.status.AgentStatus; "missing": others wait for it, or its process
-    # has ended
+    # has ended; "unknown": those that see it do not run
     state: str
     step: int | None
     epoch: int | None

@@ -20,7 +20,7 @@
 "use strict";
 
 gossamer.MISSING = ["missing", "silent"];
-gossamer.AWAY = ["left", "outside", "not started", "joining", "starting"];
+gossamer.AWAY = ["left", "outside", "not started", "joining", "starting", "unknown"];
 gossamer.WAIT_SHADES = 5;
 gossamer.DENSE_LINKS = 60; // beyond which links are see-through
 
