@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
     "chebyshev, momentum, bias": {"layers": "chebyshev", "order": 2, "step_size": 0.02, "bias": True},
     "adam, dropout": {"update": "adam", "step_size": 0.01, "dropout": 0.5},
     "every 3, line": {"consensus_every": 3, "topology": "line", "step_size": 0.1},
+    "line, relayed": {"update": "gd", "topology": "line", "lost_edges": "relay", "step_size": 0.1},
+    "gat, relayed": {"layers": "gat", "heads": 2, "lost_edges": "relay", "boundary_bits": 8, "dropout": 0.3},
     "power, adam": {"compress": "power:1", "update": "adam", "step_size": 0.01},
     "choco, rounded rows": {"compress": "choco:bits=8", "step_size": 0.1, "boundary_bits": 8},
     "masked, tracked": {"consensus": "masked", "update": "adam", "step_size": 0.01},

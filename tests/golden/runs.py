@@ -13,6 +13,7 @@ from gossamer import DataGraph, make_graph
 
 STATED: dict[str, Any] = {
     "preset": "paper",
+    "lost_edges": "drop",
     "standardise": False,
     "agents": 4,
     "assignment": "bfs",

@@ -11,7 +11,7 @@ import torch
 from agents.cases import Case, make_case, watched
 
 from gossamer import topology
-from gossamer.agents import Outbox, training_step
+from gossamer.agents import Outbox, host, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
 from gossamer.agents.plan import message_rows
@@ -55,6 +55,8 @@ def test_no_data_edge_is_lost(kind: str) -> None:
     "options",
     [
         {},
+        {"batch": 2},
+        {"batch": 0, "layers": "gat", "heads": 5},
         {"layers": "gat", "heads": 5},
         {"layers": "chebyshev", "order": 2, "boundary_bits": 8, "topology": "star"},
         {"dtype": "float64", "topology": "ring"},
@@ -62,9 +64,13 @@ def test_no_data_edge_is_lost(kind: str) -> None:
     ],
     ids=str,
 )
-def test_messages_are_counted_on_every_link_of_their_route(options: dict[str, Any]) -> None:
-    """Every agent on its own host: the bytes in the outboxes, followed along their routes with a box for each."""
-    case, s = make_case(n=40), settings(**options)
+def test_messages_are_counted_on_every_link_of_their_route(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every agent on its own host: the bytes in the outboxes, followed along their routes with a box for each. Time
+    steps go one by one."""
+    monkeypatch.setattr(host, "CHUNK_NUMBERS", 1)
+    case, s = make_case(n=40, batch=3 if "batch" in options else None), settings(**options)
     d = deploy(case, s)
     routes = d.topologies[0].routes
     assert routes.paths
@@ -203,6 +209,6 @@ def test_a_sequence_of_topologies_has_routes_for_each() -> None:
     together, alone = build_host(d, s), [build_host(d, s, [k]) for k in range(4)]
     for _ in range(3):
         together, _ = run_together([training_step(together)])[0]
-        alone = [host for host, _ in run_together([training_step(host) for host in alone])]
+        alone = [one for one, _ in run_together([training_step(one) for one in alone])]
     for name, part in together.params.items():
-        torch.testing.assert_close(torch.cat([host.params[name] for host in alone]), part, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(torch.cat([one.params[name] for one in alone]), part, rtol=1e-10, atol=1e-12)

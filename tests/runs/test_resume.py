@@ -11,6 +11,7 @@ from agents.cases import make_case
 from gossamer.data import DataGraph
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
+from gossamer.reporting import write_report
 from gossamer.runs import directory, new_folders
 from gossamer.runs.observers import Observer
 from gossamer.runs.run import Run
@@ -69,6 +70,30 @@ def test_resumed_at_any_step_gives_the_same_bits(update: str, dtype: str, tmp_pa
         for name, expected in whole.host.state.items():
             assert torch.equal(again.host.state[name], expected), (stop, name)
         assert again.history == whole.history
+
+
+def test_a_run_from_before_relays_goes_on_dropping_edges(tmp_path: Path) -> None:
+    """Its run.json has neither the setting nor the share and the rows that are relayed."""
+    graph = make_case(n=40).graph
+    settings = settings_for("gd", "float64").model_copy(update={"topology": "line", "lost_edges": "drop"})
+    whole, folder = run_training(start_run(graph, settings)), tmp_path / "run"
+    new_folders.create(folder)
+    part = start_run(graph, settings)
+    directory.save_start(folder, part)
+    run_training(part, should_stop=stop_after(4))
+    directory.save_checkpoint(folder, part)
+    content = json.loads((folder / "run.json").read_text())
+    assert content["settings"].pop("lost_edges") == "drop"
+    assert content["summary"].pop("edges_relayed") == 0.0
+    assert content["summary"]["messages"].pop("relayed") == {"rows": 0, "row_hops": 0, "bytes": 0}
+    (folder / "run.json").write_text(json.dumps(content))
+    text = write_report(folder).path.read_text()
+    assert "data edges relayed over agents between" in text
+    again = run_training(directory.read_run(folder, graph, start_run))
+    assert again.deployment.edges_kept < 1
+    for name, expected in whole.host.params.items():
+        assert torch.equal(again.host.params[name], expected), name
+    assert again.history == whole.history
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def join_shares(
     """The deployment of which these are all shares, one an agent in their order.
 
     Vertices are in the order of their global numbers, which are their names unless each agent's vertices have `names`.
-    Data edges are the nonzero entries of D: their weights are not known, nor are those that no link has carried.
+    Data edges are the nonzero entries of D: their weights are not known, nor are those that were dropped.
     """
     own = [share.vertices[share.hosted] for share in shares]
     numbers = np.concatenate(own)

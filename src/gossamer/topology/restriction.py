@@ -11,7 +11,7 @@ from gossamer.topology.families import Links, count_components
 
 
 def carried_edges(edges: NDArray[np.int64], assignment: NDArray[np.int64], links: Links) -> NDArray[np.bool_]:
-    """Mask [edges] of the data edges inside an agent or across a link; the others must be dropped."""
+    """Mask [edges] of the data edges inside an agent or across a link; the others are relayed or dropped."""
     i, j = edges.T
     carries = links | np.eye(len(links), dtype=bool)
     return np.asarray(carries.reshape(-1)[assignment[i] * len(links) + assignment[j]])

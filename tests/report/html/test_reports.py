@@ -369,3 +369,15 @@ def test_mistakes_are_named(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GossamerError, match="give another file with --out"):
         write_report(run, out=tmp_path / "file" / "report.html")
+
+
+@pytest.mark.parametrize(("lost_edges", "kept"), [("relay", "100"), ("drop", None)])
+def test_relayed_edges_are_in_the_certificate(tmp_path: Path, lost_edges: str, kept: str | None) -> None:
+    folder = train_small(tmp_path / "line", topology="line", lost_edges=lost_edges, agents=4)
+    summary = json.loads((folder / "run.json").read_text())["summary"]
+    text = " ".join(Reader(write_report(folder).path).text.replace("\N{NO-BREAK SPACE}", " ").split())
+    shares = (100 * summary["edges_kept"], 100 * summary["edges_relayed"])
+    assert (shares[0] == 100, shares[1] > 0) == (kept is not None, kept is not None)
+    assert re.search(
+        rf"data edges kept\s*{shares[0]:.1f} %\s*data edges relayed over agents between\s*{shares[1]:.1f} %", text
+    )
