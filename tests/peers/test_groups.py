@@ -12,7 +12,7 @@ from peers.membership_schedules import run_schedule
 
 from gossamer.errors import GossamerError
 from gossamer.peers.protocol import notices
-from gossamer.peers.protocol.change_messages import Decision, encode_change
+from gossamer.peers.protocol.change_messages import Ballots, Decision, encode_change
 from gossamer.peers.protocol.changes import TAKEOVER_SILENCE
 from gossamer.peers.protocol.group import Group
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
@@ -209,6 +209,15 @@ def test_a_number_is_not_taken_from_a_member_that_is_there() -> None:
         assert ((VoteKind.SPONSORED, asked) in group.change.decree.votes) == taken
         assert group.refused["sender"] == (not taken)
         group.refused.clear()
+    reasons = list[str]()
+    group = network.groups[1]
+    group._on_refused = lambda sender, refused: reasons.append(refused.detail)
+    for claimed in (0, 9):  # a site with the number of a first member takes itself for that
+        group.receive("another key", encode_change(Ballots(claimed, ()), group.term.name), 0.0)
+    assert reasons == [
+        "agent 0 is a member, with another key; take another number",
+        "no member, and no request to join",
+    ]
 
 
 def test_an_agent_whose_number_is_taken_ends() -> None:

@@ -19,7 +19,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.change_messages import Ballots, Decision, decode_change, encode_change
 from gossamer.peers.protocol.changes import Change
-from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember
+from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember, refuse_stranger
 from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.notices import Notices
@@ -155,12 +155,12 @@ class Group:
         if wire.find_kind(message) == wire.JOIN:
             return self._on_join_request(sender, message, now)
         decides = wire.find_kind(message) == wire.DECISION
-        if isinstance(sender, str) and not decides:
-            raise RefusedError("sender", "no member, and no request to join")
         digest = wire.find_run_digest(message)
         number = self.history.find_number(digest)
         if number is None:
             raise RefusedError("run" if digest is None else "early", "another membership")
+        if isinstance(sender, str) and not decides:
+            raise refuse_stranger(wire.find_sender(message), self.history.terms[number], self.term)
         if isinstance(sender, str):  # it may have become a member while this agent was away
             self._notices.limits.take(f"decision {sender}", "decisions", now)
             return self._on_decision(sender, wire.find_sender(message), number, message, now)
