@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 from peers import groups
-from peers.groups import Disk, GroupNetwork, Point, Scenario
+from peers.groups import STEPS, Disk, GroupNetwork, Point, Scenario
 from peers.membership_schedules import run_schedule
 
 from gossamer.errors import GossamerError
@@ -105,6 +105,21 @@ def test_a_stranger_joins_and_takes_part_to_the_end() -> None:
     network = run(Scenario(4, (*RING, (1, 4)), delay=0.1, joining=((4, 0.2),)))
     assert sorted(network.finished) == [0, 1, 2, 3, 4]
     assert network.terms[-1].ids == (0, 1, 2, 3, 4)
+
+
+def test_an_agent_that_is_alone_reads_messages_between_two_steps() -> None:
+    """Others may ask it to join, and who has left waits for its word."""
+    network = GroupNetwork(Scenario(1, ()), 0)
+    network.start(0)
+    group, steps = network.groups[0], list[int]()
+    assert group.member is not None
+    while not group.member.finished:
+        assert group.wake_at <= network.now
+        steps.append(group.member.position[0])
+        group.tick(network.now)
+    assert steps == list(range(1, STEPS + 1))
+    network.run()
+    network.check()
 
 
 def test_of_two_agents_none_can_be_removed() -> None:
