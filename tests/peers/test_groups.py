@@ -181,6 +181,14 @@ def test_an_agent_that_joined_and_lost_its_disk_sends_nobody_back(monkeypatch: p
     assert base[1] > 20
 
 
+def test_an_agent_that_joined_finished_and_lost_its_disk_does_not_stop_the_last_decision() -> None:
+    """Of two members both are needed to decide the end; it is outside then, as its result is gone."""
+    network = run_schedule(52084)
+    assert network.happened["lost its disk"] == 1
+    assert network.happened["outside at the end"] == 1
+    assert sorted(network.finished) == [1]  # agent 0 was cut off and comes back when all have gone
+
+
 def test_an_agent_whose_only_neighbour_lost_its_disk_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "STEPS", 100)
     links = (*RING, (1, 4), (4, 5))

@@ -278,19 +278,19 @@ class Group:
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
         entry, term = self.term.find(self.agent), self.term
-        if not self.ended:
+        if not self.ended or (self.member is not None and not self.member.finished):  # it has lost its result
             self.member = None
             self._join_at = self._outside_since = now
         self.change = None
         self._notices.begin(now)
         if self.member is not None or entry is None or not self._may_take_part(entry):
             return
-
-        def send(receiver: int, message: bytes) -> None:
-            self._send(term.ids[receiver], message)
-
-        self.member = self._make_member(self.history.terms, self.history.find_first(entry), send, now)
+        first = self.history.find_first(entry)
+        self.member = self._make_member(
+            self.history.terms, first, lambda receiver, message: self._send(term.ids[receiver], message), now
+        )
         if self.ended:
+            self.member = self.member if self.member.finished else None
             return
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
         number, m = term.ids.index(self.agent), len(term.ids)

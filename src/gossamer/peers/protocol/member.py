@@ -208,11 +208,8 @@ class Member:
         received = self.statements.verify(status.statements, status.epoch, self.epoch)
         if status.epoch >= self.epoch and status.sender not in received.restorable:
             raise RefusedError("signature", f"no statement of agent {status.sender} about itself in its epoch")
-        if self.membership.agent in received.done and not self.store.is_done():
-            raise GossamerError(
-                f"agent {self.membership.agent} has stated that it has finished, but its folder holds no result. "
-                "Put it back, or let all agents start anew from fresh shards"
-            )
+        if not self.store.is_done():
+            self.statements.drop_own_done(received)
         return received
 
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
@@ -296,5 +293,5 @@ class Member:
 
     def _send_status(self, neighbour: int) -> None:
         waiting = self.position if neighbour in self.exchanges.waiting_for else None
-        status = Status(self.membership.agent, self.epoch, self.statements.contents, waiting)
+        status = Status(self.agent, self.epoch, self.statements.contents, waiting)
         self._send(neighbour, wire.encode(status, self.membership.run))
