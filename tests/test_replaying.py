@@ -136,6 +136,9 @@ def test_what_a_replay_lacks_is_told(copies: list[Path], tmp_path: Path) -> None
         replaying.replay_folders(copies[0], [tmp_path / "nowhere"])
     with pytest.raises(GossamerError, match=r"expected memberships\.jsonl of an agent"):
         replaying.replay_folders(tmp_path)
+    (find_state(copies[2]) / "membership-1" / "secrets.json").unlink()
+    with pytest.raises(GossamerError, match=r"agent 2 has no secret of membership 1 .*put the file back from a copy"):
+        replaying.replay_folders(copies[0], [away / "agent-4"])
 
 
 def test_a_damaged_log_is_told(copies: list[Path]) -> None:

@@ -157,14 +157,14 @@ def list_agents(folder: Path) -> list[Path]:
 
 def resume_launch(folder: Path) -> tuple[Launch, list[Path]]:
     """A launch that goes on, and its agents' folders, on ports that are free now."""
-    if not directory.is_unfinished_launch(folder):
-        raise GossamerError(
-            f"{folder} is not of a launch with agents that could go on; gossamer train --resume goes on with other runs"
-        )
     if (folder / SCRIPT_FILE).is_file():
         raise GossamerError(
             f"{folder} is of a rehearsal, whose script goes from its start to its end; start it again with another "
             f"--out: gossamer launch ... --script {folder / SCRIPT_FILE}"
+        )
+    if not directory.is_unfinished_launch(folder):
+        raise GossamerError(
+            f"{folder} is not of a launch with agents that could go on; gossamer train --resume goes on with other runs"
         )
     graph, folders = load_graph(folder), list_agents(folder)
     move_ports(folders)

@@ -7,12 +7,12 @@ from itertools import combinations
 
 import pytest
 from peers import groups
-from peers.groups import Disk, GroupNetwork, Point, Scenario
+from peers.groups import STEPS, Disk, GroupNetwork, Point, Scenario
 from peers.membership_schedules import run_schedule
 
 from gossamer.errors import GossamerError
 from gossamer.peers.protocol import notices
-from gossamer.peers.protocol.change_messages import Decision, encode_change
+from gossamer.peers.protocol.change_messages import Ballots, Decision, encode_change
 from gossamer.peers.protocol.changes import TAKEOVER_SILENCE
 from gossamer.peers.protocol.group import Group
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT
@@ -107,6 +107,21 @@ def test_a_stranger_joins_and_takes_part_to_the_end() -> None:
     assert network.terms[-1].ids == (0, 1, 2, 3, 4)
 
 
+def test_an_agent_that_is_alone_reads_messages_between_two_steps() -> None:
+    """Others may ask it to join, and who has left waits for its word."""
+    network = GroupNetwork(Scenario(1, ()), 0)
+    network.start(0)
+    group, steps = network.groups[0], list[int]()
+    assert group.member is not None
+    while not group.member.finished:
+        assert group.wake_at <= network.now
+        steps.append(group.member.position[0])
+        group.tick(network.now)
+    assert steps == list(range(1, STEPS + 1))
+    network.run()
+    network.check()
+
+
 def test_of_two_agents_none_can_be_removed() -> None:
     network = GroupNetwork(Scenario(2, ((0, 1),), lost=((1, 0.3),)), 0)
     with pytest.raises(AssertionError, match="no end"):
@@ -166,6 +181,14 @@ def test_an_agent_that_joined_and_lost_its_disk_sends_nobody_back(monkeypatch: p
     assert base[1] > 20
 
 
+def test_an_agent_that_joined_finished_and_lost_its_disk_does_not_stop_the_last_decision() -> None:
+    """Of two members both are needed to decide the end; it is outside then, as its result is gone."""
+    network = run_schedule(52084)
+    assert network.happened["lost its disk"] == 1
+    assert network.happened["outside at the end"] == 1
+    assert sorted(network.finished) == [1]  # agent 0 was cut off and comes back when all have gone
+
+
 def test_an_agent_whose_only_neighbour_lost_its_disk_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "STEPS", 100)
     links = (*RING, (1, 4), (4, 5))
@@ -209,6 +232,15 @@ def test_a_number_is_not_taken_from_a_member_that_is_there() -> None:
         assert ((VoteKind.SPONSORED, asked) in group.change.decree.votes) == taken
         assert group.refused["sender"] == (not taken)
         group.refused.clear()
+    reasons = list[str]()
+    group = network.groups[1]
+    group._on_refused = lambda sender, refused: reasons.append(refused.detail)
+    for claimed in (0, 9):  # a site with the number of a first member takes itself for that
+        group.receive("another key", encode_change(Ballots(claimed, ()), group.term.name), 0.0)
+    assert reasons == [
+        "agent 0 is a member, with another key; take another number",
+        "no member, and no request to join",
+    ]
 
 
 def test_an_agent_whose_number_is_taken_ends() -> None:

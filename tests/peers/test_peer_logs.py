@@ -90,6 +90,12 @@ def test_progress_is_logged_when_it_has_changed_and_waiting_when_it_has_doubled(
     assert lines[-1] == "agent 1: step 100, epoch 2, loss 1.5000, all agents have finished"
 
 
+def test_who_waits_to_join_is_told_where_to_look() -> None:
+    with capture_log(progress.__name__) as lines:
+        ProgressLog().add(report(waited=LONG_WAIT, standing="joining"), 0.0)
+    assert lines[0].endswith("for agent 0 to let it join; the log of one that refuses it says why")
+
+
 def test_long_waiting_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     log = ProgressLog()
     with caplog.at_level(logging.INFO, "gossamer"):

@@ -23,7 +23,7 @@ from gossamer.peers.local_processes import find_free_ports
 from gossamer.peers.network.addresses import Contact
 from gossamer.peers.network.connections import MAX_HANDSHAKE_BYTES
 from gossamer.peers.network.curve import make_curve_keys
-from gossamer.peers.network.sockets import RECEIVE_QUEUE, Sockets
+from gossamer.peers.network.sockets import NOT_ADMITTED, RECEIVE_QUEUE, Sockets
 from gossamer.peers.refusals import RefusalLog
 
 LARGEST = 10_000
@@ -136,6 +136,14 @@ def test_a_failed_handshake_is_told_with_its_address(pair: Pair, who: str) -> No
     assert reason == "handshake"
     assert (detail == "a key that is no neighbour's") == (who == "wrong key")
     assert sockets.refused["handshake"] > 0
+
+
+def test_an_agent_that_is_not_admitted_is_told_so(pair: Pair) -> None:
+    _, contact, _, _ = pair
+    heard = Heard()
+    stranger = Sockets(7, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, make_curve_keys()[1], LARGEST, heard)
+    assert heard.wait(stranger) == (contact.address, "handshake", NOT_ADMITTED)
+    stranger.close()
 
 
 def test_without_an_answer_on_who_may_come_in_nobody_does(pair: Pair) -> None:

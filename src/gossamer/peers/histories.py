@@ -199,8 +199,13 @@ def _require(needed: Iterable[int], known: Iterable[int]) -> None:
 
 def _read_secret(agent: AgentFolder, term: Term) -> bytes:
     """The secret of an agent in a membership, where it has the number that it has there."""
-    number = term.ids.index(agent.agent)
-    return read_secrets(term_folder(agent.state, term.number) / SECRETS_FILE, [number]).by_agent[number]
+    number, path = term.ids.index(agent.agent), term_folder(agent.state, term.number) / SECRETS_FILE
+    if not path.is_file():
+        raise GossamerError(
+            f"agent {agent.agent} has no secret of membership {term.number} ({path}), in which it trained: it has "
+            "lost its folder since. What it drew at random cannot be drawn again; put the file back from a copy"
+        )
+    return read_secrets(path, [number]).by_agent[number]
 
 
 def _describe(begin: Begin) -> str:

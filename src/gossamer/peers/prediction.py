@@ -78,7 +78,9 @@ class TrainedAgent:
         self.shard, self.state = read_trained_shard(inside)
         self._agent = read_site_shard(inside).membership.agent if is_site(inside) else self.shard.membership.agent
         if not (self.state / "run.json").is_file():
-            raise GossamerError(f"{folder}: the agent has not finished its run; see gossamer status {inside}")
+            raise GossamerError(
+                f"{folder}: the agent has not finished its run, or has left it before; see gossamer status {inside}"
+            )
 
     @property
     def agent(self) -> int:

@@ -56,6 +56,7 @@ class PeerReport(TypedDict):
 STATUS_FILE = "status.json"
 LOG_INTERVAL = 2.0  # seconds between two log lines, at least
 FIRST_WAIT, LONG_WAIT = 2.0, 15.0  # seconds of waiting that are logged first, and from which on at WARNING
+JOINING = " to let it join; the log of one that refuses it says why"
 _logger = logging.getLogger(__name__)
 
 
@@ -191,12 +192,13 @@ class ProgressLog:
         elif waited >= self._next_wait and report["waiting_for"]:
             _logger.log(
                 logging.WARNING if waited >= LONG_WAIT else logging.INFO,
-                "agent %d: step %d, epoch %d, waiting %.0f s for agent %s",
+                "agent %d: step %d, epoch %d, waiting %.0f s for agent %s%s",
                 report["agent"],
                 report["step"],
                 report["epoch"],
                 waited,
                 join_numbers(report["waiting_for"]),
+                JOINING if report.get("standing") == "joining" else "",
             )
             self._next_wait = 2 * waited
 

@@ -54,8 +54,8 @@ class RunHistory:
         if missing:
             raise GossamerError(
                 f"expected the folders of the agents {join_numbers(self.members)}, the members of the run's last "
-                f"membership {number}, and agent {join_numbers(missing)} is missing; copy it here, or use one agent's "
-                "folder alone: gossamer export and --initial take it, with the mean of all weights"
+                f"membership {number}; missing: {join_numbers(missing)}. Copy them here, or use one agent's folder "
+                "alone: gossamer export and --initial take it, with the mean of all weights"
             )
         found = []
         for agent in self.members:

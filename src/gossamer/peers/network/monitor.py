@@ -21,7 +21,12 @@ HANDSHAKE_FAILURES: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "left before its end",
 }
 INCOMING_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKE_FAILURES)
-OUTGOING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+OUTGOING_EVENTS = (
+    zmq.EVENT_CONNECTED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH  # the listener there does not let this agent in
+)
 _EVENT = struct.Struct("=HI")  # its kind, and a file descriptor or an error
 _NOBLOCK = int(zmq.NOBLOCK)
 

@@ -40,6 +40,8 @@ _NOBLOCK = int(zmq.NOBLOCK)  # a flag of an enum would be looked up with every m
 KERNEL_BUFFER = 1 << 23  # bytes that the kernel may hold of a connection, not yet read by ZeroMQ
 AUTH_DOMAIN = b"gossamer"  # of ZeroMQ's authentication: with a domain, nobody is let in when it does not answer
 RECONNECT_AFTER = 1.0  # seconds after which a connection that ZeroMQ has given up is made again
+NOT_ADMITTED = "the neighbour there does not admit this agent's key"
+NO_NEIGHBOUR = "no neighbour answers at a neighbour's address"
 OnRefused = Callable[[int | str, str, str], None]  # takes an agent or an address, the reason, and a detail
 
 
@@ -78,6 +80,7 @@ class Sockets:
         self._enforced_at = time.monotonic()
         self._handshake_failure = ""  # of the connection that is closed next
         self._broken_since: dict[int, float] = {}  # neighbours without a connection that ZeroMQ maintains
+        self._shut_out: set[int] = set()  # neighbours that do not admit this agent's key
         self._to_reconnect: set[int] = set()
         if secret is not None:
             self._authenticator = ThreadAuthenticator(self._context)
@@ -220,7 +223,9 @@ class Sockets:
             self._handshake_failure = ""
 
     def _on_outgoing(self, neighbour: int, kind: int, number: int) -> None:
-        if kind == zmq.EVENT_DISCONNECTED:
+        if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self._shut_out.add(neighbour)
+        elif kind == zmq.EVENT_DISCONNECTED:
             self._connections.on_disconnected(neighbour)
             self._broken_since[neighbour] = time.monotonic()
         else:
@@ -238,7 +243,9 @@ class Sockets:
             if now > since + RECONNECT_AFTER:
                 del self._broken_since[neighbour]
                 self._to_reconnect.add(neighbour)
-                self._refuse(self._addresses[neighbour], "handshake", "no neighbour answers at a neighbour's address")
+                detail = NOT_ADMITTED if neighbour in self._shut_out else NO_NEIGHBOUR
+                self._shut_out.discard(neighbour)
+                self._refuse(self._addresses[neighbour], "handshake", detail)
 
     def _on_shutdown(self, address: str, why: str) -> None:
         self._refuse(address, "flood", why)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gossamer.peers.protocol.group_config import GroupConfig
+from gossamer.peers.protocol.group_config import GroupConfig, refuse_taken
 from gossamer.peers.protocol.member import Member
 from gossamer.peers.protocol.paxos import Decree, VoteKind
 from gossamer.peers.protocol.terms import (
@@ -29,7 +29,6 @@ from gossamer.peers.protocol.terms import (
     unpack_entries,
     unpack_ids,
 )
-from gossamer.peers.protocol.wire import RefusedError
 
 HEARTBEATS = 4  # signs of life within `evict_after`
 GOSSIP_INTERVAL = 0.05  # seconds within which votes that have changed are sent together
@@ -87,7 +86,7 @@ class Change:
         if member is None or self._is_same(member, entry):
             return
         if entry.agent not in self.neighbours or self.hears(entry.agent, now):
-            raise RefusedError("sender", f"agent {entry.agent} is a member, with another key; take another number")
+            raise refuse_taken(entry.agent)
 
     def see(self, number: int, now: float) -> None:
         """Note a sign of life of a member."""

@@ -19,7 +19,7 @@ from gossamer.errors import GossamerError
 from gossamer.peers.protocol import wire
 from gossamer.peers.protocol.change_messages import Ballots, Decision, decode_change, encode_change
 from gossamer.peers.protocol.changes import Change
-from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember
+from gossamer.peers.protocol.group_config import GroupConfig, GroupStore, MakeMember, refuse_stranger
 from gossamer.peers.protocol.history import History, make_check
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
 from gossamer.peers.protocol.notices import Notices
@@ -155,12 +155,12 @@ class Group:
         if wire.find_kind(message) == wire.JOIN:
             return self._on_join_request(sender, message, now)
         decides = wire.find_kind(message) == wire.DECISION
-        if isinstance(sender, str) and not decides:
-            raise RefusedError("sender", "no member, and no request to join")
         digest = wire.find_run_digest(message)
         number = self.history.find_number(digest)
         if number is None:
             raise RefusedError("run" if digest is None else "early", "another membership")
+        if isinstance(sender, str) and not decides:
+            raise refuse_stranger(wire.find_sender(message), self.history.terms[number], self.term)
         if isinstance(sender, str):  # it may have become a member while this agent was away
             self._notices.limits.take(f"decision {sender}", "decisions", now)
             return self._on_decision(sender, wire.find_sender(message), number, message, now)
@@ -278,19 +278,19 @@ class Group:
     def _enter(self, now: float) -> None:
         """Begin as a member of the last membership, or wait outside."""
         entry, term = self.term.find(self.agent), self.term
-        if not self.ended:
+        if not self.ended or (self.member is not None and not self.member.finished):  # it has lost its result
             self.member = None
             self._join_at = self._outside_since = now
         self.change = None
         self._notices.begin(now)
         if self.member is not None or entry is None or not self._may_take_part(entry):
             return
-
-        def send(receiver: int, message: bytes) -> None:
-            self._send(term.ids[receiver], message)
-
-        self.member = self._make_member(self.history.terms, self.history.find_first(entry), send, now)
+        first = self.history.find_first(entry)
+        self.member = self._make_member(
+            self.history.terms, first, lambda receiver, message: self._send(term.ids[receiver], message), now
+        )
         if self.ended:
+            self.member = self.member if self.member.finished else None
             return
         signatures, votes = self.config.sign(term), self._store.votes(term.number)
         number, m = term.ids.index(self.agent), len(term.ids)

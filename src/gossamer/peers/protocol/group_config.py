@@ -75,4 +75,15 @@ class GroupConfig:
         return entry, request
 
 
+def refuse_taken(agent: int) -> RefusedError:
+    """What an agent is refused with that has the number of a member and another key."""
+    return RefusedError("sender", f"agent {agent} is a member, with another key; take another number")
+
+
+def refuse_stranger(number: int, term: Term, last: Term) -> RefusedError:
+    """What a message is refused with that claims to be of a number in a membership, and is of nobody in the last."""
+    agent = term.ids[number] if number < len(term.ids) else None
+    return refuse_taken(agent) if agent in last.ids else RefusedError("sender", "no member, and no request to join")
+
+
 MakeMember = Callable[[Sequence[Term], int, Callable[[int, bytes], None], float], Member]

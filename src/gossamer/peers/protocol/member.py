@@ -2,24 +2,23 @@
 
 It is fed messages and the time, and calls `send`; what all must know spreads by gossip.
 Training. Algorithm 1 runs in lock step: every exchange has a position (step, number within the step), the same for all
-agents. A frame is held in the resend buffer until the neighbour's own messages show that it has left the step; there
-are no acknowledgements. An agent that waits for a frame sends its neighbour a status with the position that it waits
-in, and is sent the frame again. So a lost message costs time and nothing else; a duplicate is refused.
+agents. A frame is held in the resend buffer until the neighbour's own messages show that it has left the step. An agent
+that waits for a frame sends its neighbour a status with the position that it waits in, and is sent the frame again. So
+a lost message costs time and nothing else; a duplicate is refused.
 
 Rollback (Elnozahy, Alvisi, Wang and Johnson 2002, "A survey of rollback-recovery protocols in message-passing
 systems"). An agent that starts has lost the messages it had received, so it opens a new recovery epoch (no pass over
 the data), with a number that it stores before anyone sees it. All agents that learn of the epoch stop training and
 state, signed, which steps they can restore from checkpoints. These statements spread in statuses; an agent that has
-those of all m agents rolls back to the latest step that everyone can restore and trains from there. All choose the same
-step, because all choose from the same statements. Frames of another epoch are refused by their number. A first start, a
-restart of one agent and a restart of all are this one rule.
+those of all m agents rolls back to the latest step that everyone can restore and trains from there. Frames of another
+epoch are refused by their number. A first start and a restart of one agent or of all are this one rule.
 
-The end. An agent is done when its result is on disk, in whatever epoch; signed statements of that spread likewise. An
-agent that knows that all are done leaves as soon as its neighbours know it too, or after DEPARTURE_TIMEOUT.
+The end. An agent is done when its result is on disk, in whatever epoch; signed statements of that spread likewise. Who
+knows that all are done leaves as soon as its neighbours know it too, or after DEPARTURE_TIMEOUT.
 
-Faulty and hostile neighbours. Of another agent only its own signed statements are used (statements.py), and numbers
-only within bounds that every honest agent keeps (magnitudes.py). Retransmissions, replies and new epochs are rate
-limited (resending.py). A diverged state is never saved, and the checkpoint before it is removed.
+Faulty and hostile neighbours. Of another agent only its own signed statements are used (statements.py), numbers only
+within the bounds of every honest agent (magnitudes.py). Retransmissions, replies and new epochs are rate limited
+(resending.py). A diverged state is never saved, and the checkpoint before it is removed.
 """
 
 from collections import Counter
@@ -58,8 +57,8 @@ class Member:
         self.agent = config.membership.agent
         self._begin, self._expectations, self._send, self.on_refused = begin, expectations, send, on_refused
         self._max_status_bytes = max_status_bytes(config)
-        self.refused: Counter[str] = Counter()
-        self.sent_bytes: Counter[tuple[int, str]] = Counter()  # of payloads, by neighbour and kind, each sent once
+        self.refused = Counter[str]()
+        self.sent_bytes = Counter[tuple[int, str]]()  # of payloads, by neighbour and kind, each sent once
         self.statements = StatementTable(config)
         if store.is_done():
             self.statements.add_own_done()
@@ -68,11 +67,9 @@ class Member:
         self._replies, self._new_epochs = (
             {z: TokenBucket(now, REPLY_RATE, capacity) for z in self.membership.neighbours} for _ in range(2)
         )
-        self._informed: set[int] = set()  # neighbours that know that all are done
-        self._timeout = RequestTimeout()
-        self._last_received = now
-        self.waiting_since, self._requests = now, 0
-        self.wake_at = now  # when to call `tick`
+        self._informed = set[int]()  # neighbours that know that all are done
+        self._timeout, self._last_received = RequestTimeout(), now
+        self.waiting_since, self._requests, self.wake_at = now, 0, now  # when to call `tick`
         self._open_epoch(store.epoch() + 1, now)
 
     @property
@@ -125,7 +122,7 @@ class Member:
 
     def tick(self, now: float) -> None:
         """Request what has not arrived; end the run if a neighbour sends nothing but violations of the bounds."""
-        if now < self.wake_at:
+        if now < self.wake_at or self._advance_if_complete(now):
             return
         self._check_violations(now)
         for neighbour in sorted(self.exchanges.waiting_for or self.membership.neighbours):
@@ -188,9 +185,8 @@ class Member:
         """Return whether the sender lacks statements, or is done before this agent: it would leave as isolated."""
         table = self.statements
         behind = status.epoch < self.epoch or len(received.restorable) < len(table.restorable)
-        sender_done = status.sender in received.done
         lacks_statements = len(received.done) < len(table.done) or (behind and not self.all_done)
-        return lacks_statements or (sender_done and not self.finished)
+        return lacks_statements or (status.sender in received.done and not self.finished)
 
     def _follow_epoch(self, status: Status, received: VerifiedStatements, now: float) -> None:
         """Open the epoch that a status calls for, if any, within a rate limit: each is written to the disk."""
@@ -212,11 +208,8 @@ class Member:
         received = self.statements.verify(status.statements, status.epoch, self.epoch)
         if status.epoch >= self.epoch and status.sender not in received.restorable:
             raise RefusedError("signature", f"no statement of agent {status.sender} about itself in its epoch")
-        if self.membership.agent in received.done and not self.store.is_done():
-            raise GossamerError(
-                f"agent {self.membership.agent} has stated that it has finished, but its folder holds no result. "
-                "Put it back, or let all agents start anew from fresh shards"
-            )
+        if not self.store.is_done():
+            self.statements.drop_own_done(received)
         return received
 
     def _contradicts(self, sender: int, received: VerifiedStatements) -> bool:
@@ -255,11 +248,16 @@ class Member:
         self.exchanges.accept(header, message)
         self._advance_if_complete(now)
 
-    def _advance_if_complete(self, now: float) -> None:
-        """Go through as many exchanges as all messages have arrived for."""
+    def _advance_if_complete(self, now: float) -> bool:
+        """Go through as many exchanges as all messages have arrived for. One without neighbours makes a single step, so
+        that messages of others are read between two; return whether another can follow at once."""
+        step, alone = self.position[0], not self.membership.neighbours
         while (inbox := self.exchanges.complete_inbox()) is not None:
+            if alone and self.position[0] > step:
+                return True
             self._timeout.add_exchange(now - self.waiting_since, self._requests)
             self._run(partial(self.exchanges.advance, inbox), now)
+        return False
 
     def _run(self, advance: Callable[[], bool], now: float) -> None:
         """Run the program to its next exchange or to its end."""
@@ -278,7 +276,7 @@ class Member:
     def _reset_timer(self, now: float) -> None:
         """Start waiting anew, after progress."""
         self.waiting_since, self._requests = now, 0
-        self.wake_at = now + self._timeout.after(self._requests)
+        self.wake_at = now + (self._timeout.after(self._requests) if self.membership.neighbours else 0.0)
 
     def _broadcast_status(self) -> None:
         if self.all_done:  # stored before anyone learns of it: they may leave, and nobody could send it again
@@ -295,5 +293,5 @@ class Member:
 
     def _send_status(self, neighbour: int) -> None:
         waiting = self.position if neighbour in self.exchanges.waiting_for else None
-        status = Status(self.membership.agent, self.epoch, self.statements.contents, waiting)
+        status = Status(self.agent, self.epoch, self.statements.contents, waiting)
         self._send(neighbour, wire.encode(status, self.membership.run))

@@ -113,6 +113,16 @@ class StatementTable:
             table[statement.agent] = statement
         return verified
 
+    def drop_own_done(self, received: VerifiedStatements) -> None:
+        """Forget that this agent has finished, as its result is lost. One that has joined can join anew."""
+        agent = self._membership.agent
+        if agent in received.done and agent not in self._config.joined:
+            raise GossamerError(
+                f"agent {agent} has stated that it has finished, but its folder holds no result. Put it back, or let "
+                "all agents start anew from fresh shards"
+            )
+        received.done.pop(agent, None)
+
     def name_session(self) -> bytes:
         """Digest of what all agents state in this epoch: no two sessions of an agent have the same, as its incarnation
         is in it."""
