@@ -14,6 +14,7 @@ The code is organised as follows:
     deployment       data, assignment and topology joined
     topologies       topologies without a training run
     connecting       C between the agents, certified
+    link_sequences   links that change from step to step, as settings write them
     privacy_spec     the setting of differential privacy
     budgets          epsilon from noise, and noise from epsilon
     stages           networks and settings of a run's stages: an encoder, then the graph network

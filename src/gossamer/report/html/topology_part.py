@@ -16,6 +16,7 @@ from gossamer.report.html.markup import (
     tabulate,
     unfold,
 )
+from gossamer.runs.link_sequences import find_base
 from gossamer.topology import TOPOLOGIES
 
 MOST_PAIRS = 60
@@ -68,7 +69,7 @@ def show_topology(facts: RunFacts) -> PageSection:
 def _is_designed(facts: RunFacts) -> bool:
     """C was designed for the gap that the settings name, also where the certificate, made anew of a given C, lacks
     it."""
-    return TOPOLOGIES[facts.settings.topology].design is not None and facts.settings.keep_links == 1.0
+    return TOPOLOGIES[find_base(facts.settings.topology)].design is not None and facts.settings.keep_links == 1.0
 
 
 def _short(value: float | None) -> str:
