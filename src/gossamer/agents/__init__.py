@@ -22,6 +22,8 @@ The code is organised as follows:
     plan             receptive fields and propagations, cut for a host
     propagation      D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
     links            the fewest message rows of a link, D_kz = R_kz S_kz
+    step_links       boundary rows that are known in a step, where links may be down
+    changing_rows    boundary rows over links that may be down
     relays           routes of rows between agents without a link
     exchange         outbox and inbox: messages between a host and its engine
     consensus        w_k = sum_z C_kz psi_z, plain and compressed; the table of methods

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gossamer.agents.changing_rows import ChangingRows
 from gossamer.agents.coded_rows import HostedCodec
 from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
 from gossamer.agents.consensus.plain import PlainMethod
@@ -24,16 +25,20 @@ from gossamer.agents.row_codecs import RowCodec
 from gossamer.agents.rules import StateDict, UpdateRule
 from gossamer.agents.salts import Secrets
 from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
+from gossamer.agents.step_links import StepLinks
+from gossamer.array_types import Floats
 from gossamer.data import DataGraph
 from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
+from gossamer.topology import Deliveries, mixed_at
 
 # Prefixes of the names in a host's state, which also stand in checkpoints
 WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
 TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking (step.py): s_k and the last g_k
 TRACKER_CONSENSUS = "mixed-tracker."  # state of the consensus of s_k
 BEST_WEIGHTS = "best-weights."  # those with the best validation score (selection.py)
+LAST_ROWS = "last-rows."  # boundary rows of each exchange that arrived last (changing_rows.py)
 BEST_STEP, BEST_SCORE, BEST_LOSS = "best-step", "best-score", "best-loss"  # of them, [agents]
 NO_SCORE = float(np.finfo(np.float64).min)  # before the first evaluation: below every score, and finite
 
@@ -99,6 +104,7 @@ class Host:
     params: Params
     state: StateDict
     step: int = 0
+    deliveries: Deliveries | None = None  # of boundary rows, where their links may be down in a step
 
     @property
     def topology(self) -> HostedTopology:
@@ -168,8 +174,14 @@ def make_share_host(
     share: Share, network: Network, training: TrainingOptions, params: Params, secrets: Secrets | None = None
 ) -> Host:
     """Make the host of a share's agents, with these weights to start from."""
+    deliveries = share.deliveries
+    if deliveries is not None and not deliveries.rows_change:
+        deliveries = None
     topologies = tuple(_set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
     state = _init_consensus_state(topologies[0].consensus, params, training.track)
+    if deliveries is not None:
+        dtype = next(iter(params.values())).dtype
+        state |= _init_last_rows(share, network, topologies[0].train_pass, deliveries, dtype)
     if training.keep_best:
         state |= _init_selection(params)
     if len(topologies) > 1 and topologies[0].consensus.init(params):
@@ -188,7 +200,17 @@ def make_share_host(
         chunk=_choose_chunk(share.num_vertices, network),
         params=params,
         state=training.rule.init(params) | state,
+        deliveries=deliveries,
     )
+
+
+def find_step_links(host: Host) -> StepLinks | None:
+    """Links of the host's step; None if all boundary rows arrive in every step."""
+    if host.deliveries is None:
+        return None
+    ages = torch.from_numpy(host.deliveries.ages(host.step))
+    last = {int(index): rows for index, rows in select_state(host.state, LAST_ROWS).items()}
+    return StepLinks(ages == 0, ages >= 0, last)
 
 
 def _set_up_topology(
@@ -201,16 +223,34 @@ def _set_up_topology(
 ) -> HostedTopology:
     dtype = next(iter(params.values())).dtype
     layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, hosted_codec, train_layout = training.row_codec, None, layout
-    if codec is not None:  # between any two agents, on one host too, so that a hosting does not change the result
+    codec, hosted_codec, train_layout, deliveries = training.row_codec, None, layout, share.deliveries
+    changing = deliveries is not None and deliveries.rows_change
+    if codec is not None:
         hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting, secrets)
+    if codec is not None or changing:  # between any two agents, on one host too: a hosting does not change the result
         train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
     full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
     full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, codec=full_codec, training=False)
-    C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots)
+    at_step = None
+    if deliveries is not None:
+        sequence, every = deliveries.sequence, training.consensus_every
+
+        def at_step(step: int) -> Floats:
+            return sequence.combination(mixed_at(sequence, step, every))
+
+    C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots, at_step)
     return HostedTopology(
         train_pass=make_pass(
-            share, train_layout, network, dtype, topology.train_fields, share.train_times, full, hosted_codec, secrets
+            share,
+            train_layout,
+            network,
+            dtype,
+            topology.train_fields,
+            share.train_times,
+            full,
+            hosted_codec,
+            secrets,
+            changing=changing,
         ),
         full_pass=full,
         consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
@@ -223,6 +263,23 @@ def _init_consensus_state(consensus: Consensus, params: Params, track: bool) -> 
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
         state |= {f"{TRACKER_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     return state
+
+
+def _init_last_rows(share: Share, network: Network, on: Pass, deliveries: Deliveries, dtype: torch.dtype) -> StateDict:
+    """Room for the last boundary rows of each exchange [hosted, rows, width], if they stand in for missing ones."""
+    if deliveries.missing != "last":
+        return {}
+    if share.batch is not None:
+        raise GossamerError(
+            "--missing last keeps one row of a vertex, and this data has one for each time step; give --missing relay "
+            "or drop"
+        )
+    return {
+        f"{LAST_ROWS}{rows.index}": torch.zeros(len(share.agents), rows.most_rows, layer.width, dtype=dtype)
+        for layer, plan in zip(network.layers, on.plan.layers, strict=True)
+        for rows in (propagation.rows for propagation in plan.propagations)
+        if isinstance(rows, ChangingRows)
+    }
 
 
 def _init_selection(params: Params) -> StateDict:

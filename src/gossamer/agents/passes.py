@@ -17,6 +17,7 @@ from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.salts import OwnedRows, RowSalts, Secrets, own_rows
 from gossamer.agents.share import Share
+from gossamer.agents.step_links import StepLinks
 from gossamer.model import Network
 from gossamer.model.layers import Outputs, edge_dropout
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
@@ -85,9 +86,16 @@ class Pass:
         agent = plan.outputs.agent.numpy()
         return LayerInput(entries, own.product, drop, plan.own_row, agent, 1, index == 0)
 
-    def outputs(self, index: int, kept: Tensor | None, key: tuple[int, int] | None) -> Outputs:
-        """A layer's output rows, with what it has kept of their inputs; edges have dropout as the inputs have."""
-        at, edges, dropout = self.plan.layers[index].outputs, self.edge_counters[index], self.edge_dropout[index]
+    def outputs(
+        self, index: int, kept: Tensor | None, key: tuple[int, int] | None, links: StepLinks | None = None
+    ) -> Outputs:
+        """A layer's output rows, with what it has kept of their inputs, and the edges that the `links` of a step leave;
+        edges have dropout as the inputs have."""
+        at, chosen = self.plan.layers[index].outputs_at(links)
+        edges, dropout = self.edge_counters[index], self.edge_dropout[index]
+        if edges is not None and chosen is not None:
+            salt_row = None if edges.salt_row is None else edges.salt_row[chosen]
+            edges = EdgeCounters(edges.counters[chosen], salt_row)
         drop = None
         if edges is not None and key is not None and dropout:
             named = *key, EDGE_STREAMS + index
@@ -129,18 +137,20 @@ def make_pass(
     codec: HostedCodec | None = None,
     secrets: Secrets | None = None,
     training: bool = True,
+    changing: bool = False,
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
 
     A dense input that is laid out as the `other` pass's is not copied. `secrets` of the agents decide dropout, which a
-    pass that is not for `training` has not.
+    pass that is not for `training` has not. Its links may be down in a step if they are `changing`.
     """
     gathers = network.gathers
     dropout = tuple(layer.dropout if training else 0.0 for layer in network.layers)
     num_slabs = len(share.agents) * len(gathers[0].powers)
     given = convert_features(share.features, num_slabs)
     forwarded = () if share.routes is None else share.routes.list_forwarded(training)
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec, forwarded)
+    agents = share.agents if changing else None
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec, forwarded, agents)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 

@@ -123,10 +123,11 @@ def require_assumptions(certificate: topology.Certificate, settings: Settings) -
     if not settings.consensus_every:
         return
     if certificate.sequence is not None:
-        if certificate.rounds is None:
+        factor = topology.measure_contraction(certificate.sequence, settings.consensus_every)
+        if factor >= 1.0 - 1e-12:
             raise GossamerError(
                 f"the links of --topology {settings.topology} do not bring the agents together: their contraction is "
-                f"{certificate.contraction:.4f}, expected below 1; give more links, or --nonnegative to a designed "
+                f"{factor:.4f}, expected below 1; give more links, or --nonnegative to a designed "
                 "topology, whose negative weights can spread agents apart while other links are down"
             )
         return

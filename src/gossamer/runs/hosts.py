@@ -97,7 +97,7 @@ def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
     gathers = deployment.network.gathers
     whole = make_whole(deployment.graph, topologies, gathers, deployment.assignment, balanced=balanced)
     initial = None if deployment.initial is None else deployment.initial.params
-    return replace(whole, initial=initial, transform=deployment.transform)
+    return replace(whole, initial=initial, transform=deployment.transform, deliveries=deployment.deliveries)
 
 
 def cut_share(

@@ -52,6 +52,7 @@ from gossamer.topology.sequences import (
     Switching,
     keep_up,
     measure_contraction,
+    mixed_at,
 )
 from gossamer.topology.sweep import RADII, Sweep, SweepPoint, draw_shared_edges, sweep_gaps
 from gossamer.topology.weights import max_degree_weights, metropolis_weights
@@ -103,6 +104,7 @@ __all__ = [
     "max_degree_weights",
     "measure_contraction",
     "metropolis_weights",
+    "mixed_at",
     "needed_links",
     "plan_routes",
     "random_connected",

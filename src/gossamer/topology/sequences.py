@@ -13,6 +13,7 @@ weight of a missing link is on the diagonal of both its agents, who need to know
 function of the seed and the step.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -67,15 +68,22 @@ class LinkSequence(Protocol):
         ...
 
 
-def measure_contraction(sequence: LinkSequence) -> float:
+def mixed_at(sequence: LinkSequence, step: int, every: int) -> int:
+    """Number of the C^t that agents who mix every so many steps use in this one: partners take turns by the times that
+    agents mix, links are up or down by the step."""
+    return (step + 1) // every - 1 if sequence.partners_only else step
+
+
+def measure_contraction(sequence: LinkSequence, every: int = 1) -> float:
     """Contraction of a sequence: |prod_t C^t - 11^T/m|_2 of a period, a factor of the disagreement in that many steps;
-    of a random sequence rho(E[C^T C] - 11^T/m), a factor of the expected squared disagreement in one step."""
+    of a random sequence rho(E[C^T C] - 11^T/m), a factor of the expected squared disagreement in one step. Agents mix
+    `every` so many steps."""
     if sequence.period is None:
         square = sequence.mean_square()
         return float(abs(np.linalg.eigvalsh(square - 1.0 / len(square))).max())
     product = np.eye(len(sequence.links))
-    for step in range(sequence.period):
-        product = sequence.combination(step) @ product
+    for step in range(every - 1, math.lcm(sequence.period, every), every):
+        product = sequence.combination(mixed_at(sequence, step, every)) @ product
     return float(np.linalg.norm(product - 1.0 / len(product), 2))
 
 
