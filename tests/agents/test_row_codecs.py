@@ -47,8 +47,8 @@ def products(bits: int, way: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     assert isinstance(exact, Propagation)
     rows = exact.local.shape[1 if way == "forward" else 0]
     u = torch.randn(rows, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = [run(getattr(coded, way)(u, (3, step, 0))) for step in range(400)]
-    return found, run(getattr(exact, way)(u, (3, 0, 0)))
+    found = [run(getattr(coded, way)(u, ExchangeKey(3, step, 0))) for step in range(400)]
+    return found, run(getattr(exact, way)(u, ExchangeKey(3, 0, 0)))
 
 
 @pytest.mark.parametrize("way", ["forward", "backward"])

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
+from gossamer.agents.layout import positions
 from gossamer.agents.links import LinkFactors
 from gossamer.agents.propagation import Collect, ExchangeKey, RowExchange
 from gossamer.agents.step_links import RowEnds, StepLinks
@@ -62,14 +63,12 @@ def wrap_rows(
     """An exchange whose rows may not arrive, between the hosted `agents` and all others."""
     incoming = find_ends(into)
     receiver = incoming.receiver.numpy()
-    position = np.searchsorted(agents, receiver)
+    position = positions(np.asarray(agents), int(max(receiver.max(initial=0), *agents)) + 1)[receiver]
     order = np.argsort(receiver, kind="stable")
     place = np.empty(len(receiver), dtype=np.int64)
     ascending = receiver[order]
     place[order] = np.arange(len(order)) - np.searchsorted(ascending, ascending)
-    return ChangingRows(
-        inner, index, find_ends(out), incoming, torch.from_numpy(place), torch.from_numpy(position.astype(np.int64))
-    )
+    return ChangingRows(inner, index, find_ends(out), incoming, torch.from_numpy(place), torch.from_numpy(position))
 
 
 def find_ends(factors: LinkFactors) -> RowEnds:
