@@ -12,7 +12,7 @@ from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 from gossamer.agents import Outbox, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
-from gossamer.agents.propagation import Propagation
+from gossamer.agents.propagation import ExchangeKey, Propagation
 from gossamer.agents.quantisation import Quantiser
 from gossamer.engines.simulation import run, run_together
 

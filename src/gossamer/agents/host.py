@@ -7,31 +7,27 @@ Simulation is one host with all agents; a peer is a host with one. The arithmeti
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.changing_rows import ChangingRows
-from gossamer.agents.coded_rows import HostedCodec
-from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
-from gossamer.agents.consensus.plain import PlainMethod
+from gossamer.agents.consensus import Consensus
 from gossamer.agents.counter_rng import draw_normal
-from gossamer.agents.layout import make_layout
-from gossamer.agents.passes import Pass, make_pass
-from gossamer.agents.row_codecs import RowCodec
-from gossamer.agents.rules import StateDict, UpdateRule
+from gossamer.agents.hosted_topology import HostedTopology, init_last_rows, set_up_topology
+from gossamer.agents.passes import Pass
+from gossamer.agents.rules import StateDict
 from gossamer.agents.salts import Secrets
-from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
+from gossamer.agents.share import Share, make_share, make_whole
 from gossamer.agents.step_links import StepLinks
-from gossamer.array_types import Floats
+from gossamer.agents.training_options import TrainingOptions
 from gossamer.data import DataGraph
 from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
-from gossamer.topology import Deliveries, mixed_at
+from gossamer.topology import Deliveries
 
 # Prefixes of the names in a host's state, which also stand in checkpoints
 WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
@@ -43,50 +39,6 @@ BEST_STEP, BEST_SCORE, BEST_LOSS = "best-step", "best-score", "best-loss"  # of 
 NO_SCORE = float(np.finfo(np.float64).min)  # before the first evaluation: below every score, and finite
 
 CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of time steps: 8 MiB of float32, near a cache
-
-
-@dataclass(frozen=True)
-class PrivateSteps:
-    """Options of private gradients (private_gradient.py), the same at all agents but for their secrets."""
-
-    rate: float  # q, probability of an example to be in a step's sample
-    clip: float  # c, bound on the norm of an example's gradient
-    noise: float  # standard deviation of the noise over c
-    stage: int  # number of the stage: no noise serves two
-    secrets: Secrets  # of the hosted agents
-    # Digest of the one hosted agent's data. With it, other data and other weights have other noise: a step that peers
-    # repeat after one of them lost its disk must not repeat it. None in a simulation, whose noise would else depend on
-    # the hosting.
-    context: int | None = None
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """Options of Algorithm 1."""
-
-    rule: UpdateRule
-    step_size: float  # of centralised training; see step.py for the agents'
-    step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is constant, (C1); more is diminishing, (C2)
-    weight_decay: float = 0.0
-    decay_layers: str = "all"  # or "first": the layers whose weights decay
-    consensus_every: int = 1  # 0: never
-    mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
-    batch: int = 0  # time steps in a mini-batch; 0: all
-    seed: int = 0
-    track: bool = False  # gradient tracking: update by estimates of the whole gradient instead of each agent's own
-    consensus: ConsensusMethod = field(default_factory=PlainMethod)
-    row_codec: RowCodec | None = None  # of boundary rows; None: as they are
-    keep_best: bool = False  # keep the weights of the best validation score
-    private: PrivateSteps | None = None  # differentially private gradients; None: exact ones
-
-
-@dataclass(frozen=True)
-class HostedTopology:
-    """One topology of the sequence, laid out for the agents of a host."""
-
-    train_pass: Pass
-    full_pass: Pass
-    consensus: Consensus
 
 
 @dataclass(frozen=True)
@@ -177,11 +129,12 @@ def make_share_host(
     deliveries = share.deliveries
     if deliveries is not None and not deliveries.rows_change:
         deliveries = None
-    topologies = tuple(_set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
+    topologies = tuple(set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
     state = _init_consensus_state(topologies[0].consensus, params, training.track)
     if deliveries is not None:
         dtype = next(iter(params.values())).dtype
-        state |= _init_last_rows(share, network, topologies[0].train_pass, deliveries, dtype)
+        last = init_last_rows(share, network, topologies[0].train_pass, deliveries, dtype)
+        state |= {f"{LAST_ROWS}{index}": rows for index, rows in last.items()}
     if training.keep_best:
         state |= _init_selection(params)
     if len(topologies) > 1 and topologies[0].consensus.init(params):
@@ -213,73 +166,12 @@ def find_step_links(host: Host) -> StepLinks | None:
     return StepLinks(ages == 0, ages >= 0, last)
 
 
-def _set_up_topology(
-    share: Share,
-    topology: TopologyShare,
-    network: Network,
-    training: TrainingOptions,
-    params: Params,
-    secrets: Secrets | None,
-) -> HostedTopology:
-    dtype = next(iter(params.values())).dtype
-    layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, hosted_codec, train_layout, deliveries = training.row_codec, None, layout, share.deliveries
-    changing = deliveries is not None and deliveries.rows_change
-    if codec is not None:
-        hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting, secrets)
-    if codec is not None or changing:  # between any two agents, on one host too: a hosting does not change the result
-        train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
-    full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
-    full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, codec=full_codec, training=False)
-    at_step = None
-    if deliveries is not None:
-        sequence, every = deliveries.sequence, training.consensus_every
-
-        def at_step(step: int) -> Floats:
-            return sequence.combination(mixed_at(sequence, step, every))
-
-    C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots, at_step)
-    return HostedTopology(
-        train_pass=make_pass(
-            share,
-            train_layout,
-            network,
-            dtype,
-            topology.train_fields,
-            share.train_times,
-            full,
-            hosted_codec,
-            secrets,
-            changing=changing,
-        ),
-        full_pass=full,
-        consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
-    )
-
-
 def _init_consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:
     state = {f"{WEIGHT_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     if track:
         state |= {f"{kind}{name}": torch.zeros_like(w) for kind in (TRACKER, GRADIENT) for name, w in params.items()}
         state |= {f"{TRACKER_CONSENSUS}{name}": part for name, part in consensus.init(params).items()}
     return state
-
-
-def _init_last_rows(share: Share, network: Network, on: Pass, deliveries: Deliveries, dtype: torch.dtype) -> StateDict:
-    """Room for the last boundary rows of each exchange [hosted, rows, width], if they stand in for missing ones."""
-    if deliveries.missing != "last":
-        return {}
-    if share.batch is not None:
-        raise GossamerError(
-            "--missing last keeps one row of a vertex, and this data has one for each time step; give --missing relay "
-            "or drop"
-        )
-    return {
-        f"{LAST_ROWS}{rows.index}": torch.zeros(len(share.agents), rows.most_rows, layer.width, dtype=dtype)
-        for layer, plan in zip(network.layers, on.plan.layers, strict=True)
-        for rows in (propagation.rows for propagation in plan.propagations)
-        if isinstance(rows, ChangingRows)
-    }
 
 
 def _init_selection(params: Params) -> StateDict:
