@@ -87,7 +87,7 @@ def _tabulate(found: FigureCurves, shares: tuple[float, ...]) -> list[Row]:
                 runs = _runs(curves, way, share)
                 mean, low, high = interval(change)
                 apart = float(np.exp(np.log(final(runs, "disagreement")).mean()))
-                about = {
+                about: Row = {
                     "dataset": dataset,
                     "missing": way,
                     "share_up": share,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gossamer.report.score_text import format_score, label_score
 from gossamer.report.style import LABELS
-from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
+from gossamer.runs.records import MessageCounts, ModelName, PhaseName, RowRecord, Summary
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
     from gossamer.runs.run import Run
@@ -127,6 +127,8 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         console.print(
             f"The links carry {summary['edges_kept']:.1%} of the data edges; the others were dropped.", highlight=False
         )
+    if "rows" in summary:
+        console.print(describe_rows(summary["rows"]), highlight=False)
     models: tuple[ModelName, ...] = get_args(ModelName)
     show_scores(console, {name: summary[name] for name in models if name in summary}, summary["score"])
     if settings.agents > 1:
@@ -137,6 +139,20 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         highlight=False,
         soft_wrap=True,
     )
+
+
+def describe_rows(rows: RowRecord) -> str:
+    """Boundary rows while links change, in a sentence."""
+    parts = [
+        f"{rows['links_up']:.1%} of the links were up in a step; {rows['arrived']:.1%} of the boundary rows arrived"
+    ]
+    if rows["replaced"]:
+        age = f"{rows['mean_age']:.1f} steps old in the mean and at most {rows['largest_age']}"
+        parts.append(f"the last ones stood in for {rows['replaced']:.1%}, {age}")
+    dropped = 1 - rows["arrived"] - rows["replaced"]
+    if dropped > 1e-9:
+        parts.append(f"{dropped:.1%} were dropped")
+    return "; ".join(parts) + "."
 
 
 def _show_messages(console: Console, messages: MessageCounts) -> None:

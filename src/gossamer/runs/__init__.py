@@ -29,6 +29,7 @@ The code is organised as follows:
     records          types of evaluations, message counts and summaries
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
+    changing_counts  the same where links change from step to step
     advice           warnings about settings that are likely to disappoint
     summaries        scores and costs of a run as one object
     new_folders      empty folders for results, locked
