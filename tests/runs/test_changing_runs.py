@@ -1,6 +1,8 @@
 """Runs with links that change: through the settings, to files and back, and where they are refused."""
 
 import json
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import torch
 from agents.cases import make_case
 
 import gossamer
+from gossamer.agents.links import Link
+from gossamer.agents.plan import message_rows
 from gossamer.data import DataGraph
 from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.engines.simulation import start_run
@@ -84,15 +88,15 @@ def test_a_file_of_other_links_is_refused(graph: DataGraph, tmp_path: Path) -> N
 
 
 def test_ages_are_reported(graph: DataGraph) -> None:
-    result = gossamer.train(
-        graph, **{**OPTIONS, "topology": "failing:0.6", "missing": "last", "max_age": 2, "steps": 40}
-    )
-    deliveries = result.run.host.deliveries
+    options = {**OPTIONS, "topology": "failing:0.6", "missing": "last", "max_age": 2, "steps": 40}
+    result = gossamer.train(graph, **options)
+    deliveries, history = result.run.host.deliveries, result.run.history
     assert deliveries is not None
     pairs = np.triu(deliveries.shared, 1)
-    ages = np.concatenate([deliveries.ages(step)[pairs] for step in range(37, 40)])
-    rows = result.run.history[-1]["rows"]
-    assert result.run.history[-2]["step"] == 39 or rows["arrived"] == (ages == 0).mean()
+    for before, record in pairwise(history):
+        ages = np.concatenate([deliveries.ages(step)[pairs] for step in range(before["step"], record["step"])])
+        assert record["rows"]["arrived"] == (ages == 0).mean()
+        assert record["rows"]["largest_age"] == max(0, ages.max())
     summary = result.summary["rows"]
     ages = np.concatenate([deliveries.ages(step)[pairs] for step in range(40)])
     assert summary["arrived"] == (ages == 0).mean()
@@ -133,27 +137,19 @@ def test_relays_count_every_link_that_they_cross(graph: DataGraph, tmp_path: Pat
     how = settings(f"switching:{tmp_path / 'links.csv'}")
     deployment = make_deployment(graph, how)
     found, ring = count_messages(deployment, how), settings("ring")
-    assert deployment.deliveries is not None
-    rows = {(one["sender"], one["receiver"]): one["forward_rows"] for one in found["links"]}
     whole = make_deployment(graph, ring)
-    from gossamer.runs.message_counts import _training_rows
-
-    direct, _, _ = _training_rows(whole, ring, whole.assignment)
-    table = {(link.sender, link.receiver): count for link, count in direct.items()}
-    by_step = [
-        {pair: table.get(pair, 0) * len(path) for pair, path in routes.items()}
-        for routes in (
-            {(k, z): _hops(k, z, closed) for k in range(4) for z in range(4) if k != z} for closed in (True, False)
-        )
-    ]
-    assert found["forward"]["rows"] == round(sum(sum(step.values()) for step in by_step) / 2)
-    assert rows[0, 3] < table[0, 3] + sum(table.values())
+    rounds = message_rows(whole.shift, whole.network.gathers, whole.graph.labelled, whole.assignment)
+    direct = sum((Counter(one) for layer in rounds for one in layer), Counter[Link]())
+    assert len(direct) == 12
+    by_step = [sum(count * _hops(*link, closed) for link, count in direct.items()) for closed in (True, False)]
+    assert found["forward"]["rows"] == round(sum(by_step) / 2)
+    assert found["backward"] == found["forward"]
 
 
-def _hops(k: int, z: int, closed: bool) -> range:
-    """As many as a shortest path of the ring, or of the line, has links."""
+def _hops(k: int, z: int, closed: bool) -> int:
+    """Links of a shortest path of the ring, or of the line."""
     apart = abs(k - z)
-    return range(min(apart, 4 - apart) if closed else apart)
+    return min(apart, 4 - apart) if closed else apart
 
 
 @pytest.mark.parametrize("form", ["one-peer", "matchings"])

@@ -143,9 +143,8 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
 
 def describe_rows(rows: RowRecord) -> str:
     """Boundary rows while links change, in a sentence."""
-    parts = [
-        f"{rows['links_up']:.1%} of the links were up in a step; {rows['arrived']:.1%} of the boundary rows arrived"
-    ]
+    up, arrived = rows["links_up"], rows["arrived"]
+    parts = [f"{up:.1%} of the links were up in a step; {arrived:.1%} of the boundary rows arrived"]
     if rows["replaced"]:
         age = f"{rows['mean_age']:.1f} steps old in the mean and at most {rows['largest_age']}"
         parts.append(f"the last ones stood in for {rows['replaced']:.1%}, {age}")
