@@ -14,7 +14,7 @@ from gossamer.runs.deployment import Deployment
 from gossamer.runs.records import MessageCounts, RowCount
 from gossamer.topology import Deliveries, link_load, mixed_at, plan_routes
 
-WORK = 10_000  # pairs of agents in all steps that are counted
+COUNTED_PAIRS = 10_000  # pairs of agents in all steps that are counted
 LEAST_STEPS = 8
 
 
@@ -68,7 +68,7 @@ def count_changing(
 
 def _choose_steps(deliveries: Deliveries, m: int, steps: int) -> range:
     """A period, or the first steps of a run, fewer of many agents."""
-    most = max(LEAST_STEPS, WORK // m**2)
+    most = max(LEAST_STEPS, COUNTED_PAIRS // m**2)
     return range(min(deliveries.sequence.period or max(1, steps), most))
 
 
