@@ -10,6 +10,9 @@ import torch
 from agents.cases import Case, M, make_case
 from agents.maximum import KIND, whole_graph
 from agents.test_hosting import GROUPINGS, stacked
+from agents.test_layers import CASES as LAYER_CASES
+from agents.test_layers import describe, shake
+from oracles.layers import gradients as layer_gradients
 from oracles.whole_graph import Problem, dropout_mask, gradients, mean_loss
 from torch import Tensor
 
@@ -175,6 +178,24 @@ def test_a_layer_that_sees_edges_has_those_of_the_step(
         torch.testing.assert_close(found, loss.detach())
         for name, g in expected.items():
             torch.testing.assert_close(host.params[name], before[name] - ETA * M * g, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gat dropout", "gat dropout times", "gatv2 dropout", "gated alone", "sage max"])
+def test_layers_see_the_edges_of_the_step_with_their_own_dropout(name: str) -> None:
+    """Attention is a softmax over what is there: nothing is scaled."""
+    case = make_case(**LAYER_CASES[name])
+    deliveries = deliver(case, "drop", 0.6)
+    adjacency = case.graph.adjacency.toarray()
+    for t in range(STEPS):
+        host = replace(shake(make_hosts(case, deliveries, consensus_every=0)[0]), step=t)
+        known = deliveries.arriving(t)[np.ix_(case.owner, case.owner)]
+        params = {name: part.clone() for name, part in host.params.items()}
+        here = torch.tensor(np.where(known, adjacency, 0.0))
+        loss, expected = layer_gradients(case.problem, here, describe(case.network), params, t)
+        moved, found = run(training_step(host))
+        torch.testing.assert_close(found, loss, rtol=1e-12, atol=1e-12)
+        for part, g in expected.items():
+            torch.testing.assert_close(moved.params[part], params[part] - ETA * M * g, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["gat", "gatv2", "gated", "sage"])
