@@ -91,7 +91,7 @@ SEQUENCE_FORMS = Choices(
         "one-peer": "a partner a step, over a hypercube or an exponential graph",
         "matchings": "random pairs",
         "failing:P[,TOPOLOGY]": "links of a topology, by default admm, each down with probability P in a step",
-        "switching:FILE": "links by step: CSV step,agent,neighbour or .npy [steps, m, m]",
+        "switching:FILE": "links by step: CSV step,agent,neighbour or .npy, steps x m x m",
     }
 )
 MISSING_NAMES = Choices(

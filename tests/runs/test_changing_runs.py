@@ -1,5 +1,6 @@
 """Runs with links that change: through the settings, to files and back, and where they are refused."""
 
+import html
 import json
 from collections import Counter
 from itertools import pairwise
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import make_case
+from typer.testing import CliRunner
 
 import gossamer
 from gossamer.agents.links import Link
 from gossamer.agents.plan import message_rows
+from gossamer.cli import app
 from gossamer.data import DataGraph
 from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.engines.simulation import start_run
@@ -173,3 +176,21 @@ def test_a_sequence_of_given_matrices_is_another(graph: DataGraph) -> None:
     C = np.full((2, 4, 4), 0.25)
     with pytest.raises(GossamerError, match="makes a sequence of its own"):
         start_run(graph, settings("failing:0.5"), combination=C)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("one-peer", "period 2: |product of C^t - 11^T/m|"), ("failing:0.5", "rho(E[C^T C] - 11^T/m)")],
+)
+def test_the_command_and_its_report_say_how_links_contract(tmp_path: Path, form: str, expected: str) -> None:
+    options = ["--agents", "4", "--steps", "2", "--no-baselines", "--topology", form, "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["train", "digits", *options])
+    assert done.exit_code == 0, done.output
+    assert expected in " ".join(done.output.split())
+    made = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert made.exit_code == 0, made.output
+    assert expected.split(" - ")[0] in html.unescape((tmp_path / "run" / "report.html").read_text())
+    certified = ["topology", "--agents", "4", "--topology", form, "--out", str(tmp_path / "topology")]
+    shown = CliRunner().invoke(app, certified)
+    assert shown.exit_code == 0, shown.output
+    assert expected.split(":")[0] in shown.output

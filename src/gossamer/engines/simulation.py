@@ -149,7 +149,7 @@ def start_run(
     bits."""
     settings = fit_settings(settings, graph)
     if secrets is not None:
-        require_fixed_links(settings, "peers, whose secrets these are,")
+        require_fixed_links(settings, "peers")
     deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)

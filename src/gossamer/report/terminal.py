@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gossamer.report.score_text import format_score, label_score
+from gossamer.report.sequence_text import describe_sequence
 from gossamer.report.style import LABELS
 from gossamer.runs.records import MessageCounts, ModelName, PhaseName, RowRecord, Summary
 
@@ -105,6 +106,10 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
             f"spectral radius {facts['spectral_radius']:.3f}",
             highlight=False,
         )
+    certificate = None if run.full_deployment is None else run.deployment.certificate
+    if certificate is not None and certificate.sequence is not None:
+        text = describe_sequence(certificate.sequence.period, certificate.contraction, certificate.sequence.symmetric)
+        console.print(f"Links change, {text}.", highlight=False, markup=False)
     if settings.tracks:
         console.print("Updates followed a tracked estimate of the whole gradient.", highlight=False)
     if settings.encoder:

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gossamer.report.sequence_text import describe_sequence
 from gossamer.runs.topologies import CertifiedTopology
-from gossamer.topology import Certificate, Sweep
+from gossamer.topology import Sweep
 
 MAX_ADDED_LINKS, MAX_EIGENVALUES = 60, 200  # printed; of more of them only
 SHOWN_AT_EACH_END = 20
@@ -68,7 +69,9 @@ def show_certificate(console: Console, topology: CertifiedTopology, folder: Path
         else f"{certificate.rounds} (they make the disagreement 1000 times smaller)"
     )
     if certificate.sequence is not None:
-        table.add_row("links that change", "", describe_sequence(certificate))
+        period, symmetric = certificate.sequence.period, certificate.sequence.symmetric
+        text = describe_sequence(period, certificate.contraction, symmetric)
+        table.add_row("links that change", "", escape(text))
     table.add_row("rounds for 1e-3", "", rounds)
     table.add_row("bytes of a round", "", f"{document['bytes_per_round']:,} for {topology.num_parameters:,} parameters")
     console.print(table)
@@ -77,18 +80,6 @@ def show_certificate(console: Console, topology: CertifiedTopology, folder: Path
         highlight=False,
         soft_wrap=True,
     )
-
-
-def describe_sequence(certificate: Certificate) -> str:
-    """Contraction of links that change, in words."""
-    sequence, factor = certificate.sequence, certificate.contraction
-    if sequence is None:
-        return "none"
-    if sequence.period is None:
-        how = f"random: rho(E[C^T C] - 11^T/m) {factor:.6g}, of the expected squared disagreement in a round"
-    else:
-        how = f"period {sequence.period}: |product of C^t - 11^T/m| {factor:.6g}"
-    return f"{how}; C^t doubly stochastic{'' if sequence.symmetric else ', not symmetric'}"
 
 
 def _format_spectrum(values: NDArray[np.float64]) -> str:

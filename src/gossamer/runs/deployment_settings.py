@@ -70,7 +70,7 @@ class DeploymentSettings(BaseModel):
         default="relay",
         description=f"Boundary rows over a link that is down in a step: {known.MISSING_NAMES}.",
     )
-    max_age: int = Field(default=10, ge=1, le=MOST_AGE, description="Age in steps from which on last rows are dropped.")
+    max_age: int = Field(default=10, ge=1, le=MOST_AGE, description="Steps that a last row may be old.")
     keep_links: float = Field(
         default=1.0,
         gt=0,

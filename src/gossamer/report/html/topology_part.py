@@ -16,6 +16,7 @@ from gossamer.report.html.markup import (
     tabulate,
     unfold,
 )
+from gossamer.report.sequence_text import describe_sequence
 from gossamer.runs.link_sequences import find_base
 from gossamer.topology import TOPOLOGIES
 
@@ -52,6 +53,9 @@ def show_topology(facts: RunFacts) -> PageSection:
         ["zero entries of C", "", _percent(found.sparsity)],
         ["objective of (29), weight on added links", "", _long(found.objective)],
     ]
+    if found.sequence is not None:
+        how = describe_sequence(found.sequence.period, found.sequence.contraction, found.sequence.symmetric)
+        rows.append(["links that change", "", how])
     if found.lower_bound is not None:
         rows.append(["lower bound, proved", "", _long(found.lower_bound)])
     round_name = "bytes of a consensus round" + (", uncompressed" if facts.settings.compress != "none" else "")
