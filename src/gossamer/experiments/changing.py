@@ -27,6 +27,7 @@ FAILING_DATASETS = ("cora", "citeseer")
 SHARES_UP = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1)  # of the links of a designed topology that are up in a step, in the mean
 MOST_SEEDS = 5
 COST = 0.01  # of test accuracy: one point
+HALF = 0.5
 COLOUR_OF = {"relay": COLOURS["distributed"], "last": "#E69F00", "drop": "#CC79A7"}
 # The default settings, which track the whole gradient; the paper's know no links that change.
 FAILING_SETUP: Trial = {"preset": "default", "track": True, "agents": 10, "evaluate_every": 10}
@@ -55,7 +56,8 @@ def reproduce(out: Path, quick: bool, seeds: int, progress: ExperimentProgress) 
     rows = _tabulate(found, shares)
     write_csv(out / "changing_shares.csv", rows)
     files = ["changing.csv", "changing_shares.csv", *_draw(out / "changing", found, shares)]
-    return Outcome("changing", fail_diverged([_smallest(found, shares), _apart(found, shares)], found), files)
+    claims = [judge(found, shares) for judge in (_smallest, _compare, _apart)]
+    return Outcome("changing", fail_diverged(claims, found), files)
 
 
 def _name(way: str, share: float) -> str:
@@ -101,19 +103,37 @@ def _tabulate(found: FigureCurves, shares: tuple[float, ...]) -> list[ShareRow]:
 
 
 def _smallest(found: FigureCurves, shares: tuple[float, ...]) -> Claim:
-    parts, relayed = [], True
+    parts, enough = [], True
     for dataset, curves in found.items():
         told = []
         for way in MISSING_ROWS:
             changes = _changes(curves, way, shares)
             smallest = find_smallest_share(changes, shares)
-            relayed &= way != "relay" or smallest == shares[-1]
+            enough &= smallest <= HALF
             told.append(f"{way} {smallest:.0%} ({format_points(*interval(changes[-1]))} at {shares[-1]:.0%})")
         parts.append(f"{dataset.upper()} {', '.join(told)}")
     return Claim(
-        f"with relays {shares[-1]:.0%} of the links cost less than a point of test accuracy",
+        "half of the links cost less than a point of test accuracy, in each of the three ways",
         "smallest share of links that are up with less than a point lost: " + "; ".join(parts),
-        relayed,
+        enough,
+        ours=True,
+    )
+
+
+def _compare(found: FigureCurves, shares: tuple[float, ...]) -> Claim:
+    parts, better = [], True
+    for dataset, curves in found.items():
+        gains = {
+            share: interval(final(_runs(curves, "relay", share), "test") - final(_runs(curves, "drop", share), "test"))
+            for share in shares[1:]
+        }
+        better &= all(low > 0 for _, low, _ in gains.values())
+        told = ", ".join(f"{share:.0%} {format_points(*gain)}" for share, gain in gains.items())
+        parts.append(f"{dataset.upper()} {told}")
+    return Claim(
+        "relayed rows keep more accuracy than dropped ones",
+        "points of relay against drop by the share of links that are up: " + "; ".join(parts),
+        better,
         ours=True,
     )
 
