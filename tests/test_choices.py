@@ -18,7 +18,7 @@ from gossamer.model.layers import ACTIVATIONS, LAYERS
 from gossamer.model.shift import SHIFTS
 from gossamer.runs.presets import PRESETS
 from gossamer.runs.settings import Settings, make_settings
-from gossamer.topology import MIXING_WEIGHTS, TOPOLOGIES
+from gossamer.topology import MISSING_ROWS, MIXING_WEIGHTS, TOPOLOGIES
 
 TABLES = {
     "DATASET_NAMES": tuple(DATASETS),
@@ -50,8 +50,10 @@ def test_every_list_of_names_is_compared() -> None:
         "KEEP_NAMES",
         "LOST_EDGES_NAMES",
         "MEASURE_NAMES",
+        "MISSING_NAMES",
         "NORM_NAMES",
         "PRIVACY_FORMS",
+        "SEQUENCE_FORMS",
         "TASK_NAMES",
     }
 
@@ -72,6 +74,10 @@ def test_every_other_choice_is_understood() -> None:
         assert make_settings({"decay_layers": name}).decay_layers == name
     for name in choices.MEASURE_NAMES.names:
         assert make_settings({"measure": name}).measure == name
+    assert choices.MISSING_NAMES.names == MISSING_ROWS
+    for form in choices.SEQUENCE_FORMS.names:
+        filled = form.replace("P[,TOPOLOGY]", "0.1,ring")
+        assert make_settings({"topology": filled}).topology == filled
     for name in choices.KEEP_NAMES.names:
         assert make_settings({"keep": name}).keep == name
     assert set(choices.TASK_NAMES.names) == {"auto", *get_args(Task)}

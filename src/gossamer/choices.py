@@ -86,6 +86,21 @@ TOPOLOGY_NAMES = Choices(
     "gossamer.topology",
     "TOPOLOGIES",
 )
+SEQUENCE_FORMS = Choices(
+    {
+        "one-peer": "a partner a step, over a hypercube or an exponential graph",
+        "matchings": "random pairs",
+        "failing:P[,TOPOLOGY]": "links of a topology, by default admm, each down with probability P in a step",
+        "switching:FILE": "links by step: CSV step,agent,neighbour or .npy, steps x m x m",
+    }
+)
+MISSING_NAMES = Choices(
+    {
+        "relay": "over other links of the step, else as drop",
+        "last": "the last row that came stands in, as a constant",
+        "drop": "left out, and the receiver scales the others up",
+    }
+)
 LOST_EDGES_NAMES = Choices(
     {
         "relay": "their rows go over the agents between them, and gradients stay exact",

@@ -8,9 +8,9 @@ from agents.cases import Case, M, make_case
 
 from gossamer.agents import Host, loss_gradient, training_step
 from gossamer.agents.gradients import forward
-from gossamer.agents.host import PrivateSteps
 from gossamer.agents.private_gradient import _draw_sample, _find_key, private_gradient
 from gossamer.agents.secret_streams import derive_secrets
+from gossamer.agents.training_options import PrivateSteps
 from gossamer.engines.simulation import run, run_together
 from gossamer.model import Params
 from gossamer.model.layers import Convolution

@@ -12,7 +12,7 @@ from agents.test_hosting import GROUPINGS, assert_same_outputs, stacked
 from gossamer.agents import Outbox, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.agents.measures import evaluate
-from gossamer.agents.propagation import Propagation
+from gossamer.agents.propagation import ExchangeKey, Propagation
 from gossamer.agents.quantisation import Quantiser
 from gossamer.engines.simulation import run, run_together
 
@@ -47,8 +47,8 @@ def products(bits: int, way: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     assert isinstance(exact, Propagation)
     rows = exact.local.shape[1 if way == "forward" else 0]
     u = torch.randn(rows, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = [run(getattr(coded, way)(u, (3, step, 0))) for step in range(400)]
-    return found, run(getattr(exact, way)(u, (3, 0, 0)))
+    found = [run(getattr(coded, way)(u, ExchangeKey(3, step, 0))) for step in range(400)]
+    return found, run(getattr(exact, way)(u, ExchangeKey(3, 0, 0)))
 
 
 @pytest.mark.parametrize("way", ["forward", "backward"])

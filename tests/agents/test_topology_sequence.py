@@ -19,10 +19,11 @@ from gossamer import topology
 from gossamer.agents import Host, training_step
 from gossamer.agents.consensus import ConsensusMethod, MaskedMethod, parse_method
 from gossamer.agents.consensus.plain import PlainMethod
-from gossamer.agents.host import TrainingOptions, draw_initial_params, make_share_host
+from gossamer.agents.host import draw_initial_params, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.share import make_share, make_whole
 from gossamer.agents.sums import plan_tree
+from gossamer.agents.training_options import TrainingOptions
 from gossamer.engines.simulation import run_together, start_run
 from gossamer.errors import GossamerError
 from gossamer.model import make_shift

@@ -34,6 +34,7 @@ def test_a_verdict_counts_the_papers_claims_alone() -> None:
     assert verdict([yes]) == "confirmed"
     assert verdict([yes, claim("c", False, ours=True)]) == "confirmed"
     assert verdict([no, claim("c", True, ours=True)]) == "not confirmed"
+    assert verdict([claim("c", True, ours=True)]) == "no claim of the paper"
     assert verdict([yes, no, claim("d", False)]) == "confirmed in part; what is not: b falls; d"
 
 

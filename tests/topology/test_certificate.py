@@ -17,7 +17,7 @@ KEYS = {
     *("needed_links", "added_links", "missing_links", "holds", "asymmetry", "row_error", "off_links", "components"),
     "own_weight",
     *("nonnegative", "sparsity", "gap", "floor", "floor_cost", "iterations", "rounds"),
-    *("parameters", "bytes_per_round"),
+    *("parameters", "bytes_per_round", "sequence"),
 }
 LAZY = np.array([[0.75, 0.25], [0.25, 0.75]])  # rho = 1/2
 

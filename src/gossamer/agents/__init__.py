@@ -8,6 +8,8 @@ The code is organised as follows:
     encoding         what a frozen encoder makes of each vertex, and shares without edges between agents
     secret_streams   noise and samples that a secret of their owner decides
     host             a set of agents with their data, plans and weights
+    training_options options of Algorithm 1
+    hosted_topology  one topology laid out for a host
     share            the part of the data, of D and of C that a host's agents know
     added_vertices   the share of an agent with vertices that were not trained with
     planning         the same share, planned by sites that do not pool their data
@@ -16,12 +18,15 @@ The code is organised as follows:
     site_sums        the same standardisation and weights, by sites that do not pool their data
     planning_checks  checks of the messages of planning sites
     passes           a plan with the hosted data laid out for it
+    edge_counters    counters of dropout by edge
     inputs           a layer's input: rows, dropout, and the product with each agent's weights
     batches          mini-batches and chunks of time steps
     layout           a host's part of D, in the order of its rows
     plan             receptive fields and propagations, cut for a host
     propagation      D u, or the boundary (halo) rows themselves, and back (eq. (5)-(7), (12))
     links            the fewest message rows of a link, D_kz = R_kz S_kz
+    step_links       boundary rows that are known in a step, where links may be down
+    changing_rows    boundary rows over links that may be down
     relays           routes of rows between agents without a link
     exchange         outbox and inbox: messages between a host and its engine
     consensus        w_k = sum_z C_kz psi_z, plain and compressed; the table of methods
@@ -42,11 +47,12 @@ The code is organised as follows:
 
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.gradients import backward, forward, loss_gradient
-from gossamer.agents.host import Host, TrainingOptions, make_host
+from gossamer.agents.host import Host, make_host
 from gossamer.agents.links import Link, factor
 from gossamer.agents.rules import UPDATE_RULES, make_rule
 from gossamer.agents.share import MASKS
 from gossamer.agents.step import training_step
+from gossamer.agents.training_options import TrainingOptions
 
 __all__ = [
     "MASKS",

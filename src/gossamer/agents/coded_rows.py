@@ -82,7 +82,7 @@ class CodedRows:
         entries = side.counters.view(-1, *ones) + hash_columns(torch.arange(rows.shape[-1]))
         if rows.ndim == 3:
             entries = entries + hash_rows(hash_columns(torch.arange(rows.shape[1])))[None, :, None]
-        exchange = *key, 2 * self.index + (phase is Phase.BACKWARD)
+        exchange = key.seed, key.step, key.part, 2 * self.index + (phase is Phase.BACKWARD)
         salts = None if side.owned is None else side.owned.draw_salts("rows", *exchange).view(2, -1, *ones)
         return draw_uniform(entries, *exchange, salts=salts).to(rows.dtype)
 

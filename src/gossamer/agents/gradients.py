@@ -15,6 +15,8 @@ from gossamer.agents.batches import split_chunks
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.host import Host
 from gossamer.agents.passes import Pass
+from gossamer.agents.propagation import ExchangeKey
+from gossamer.agents.step_links import StepLinks
 from gossamer.model import Params
 from gossamer.model.layers import KeepingLayer
 from gossamer.model.losses import losses
@@ -30,21 +32,21 @@ class Segment:
 
 
 def loss_gradient(
-    host: Host, on: Pass | None = None, dropout: bool = True, first: int = 0
+    host: Host, on: Pass | None = None, dropout: bool = True, first: int = 0, links: StepLinks | None = None
 ) -> Generator[Outbox, Inbox, tuple[Tensor, Params]]:
     """The hosted part of L, and every hosted agent's gradient of L with respect to its own weights.
 
     L is that of all training examples, or its estimate from the mini-batch `on`. Long batch axes go through in chunks,
-    numbered from `first` on: row codecs draw other random numbers for other parts.
+    numbered from `first` on: row codecs draw other random numbers for other parts. `links` may be down in a step.
     """
     total: Tensor | None = None
     gradient: Params = {}
     for number, part in enumerate(split_chunks(host, host.train_pass if on is None else on), first):
-        outputs, segments = yield from forward(host, part, differentiate=True, dropout=dropout, number=number)
+        outputs, segments = yield from forward(host, part, True, dropout, number, links)
         with torch.enable_grad():
             loss = labelled_loss(host, part, outputs)
         segments[-1] = Segment(segments[-1].leaves, loss)
-        found = yield from backward(host, part, segments, number)
+        found = yield from backward(host, part, segments, number, links=links)
         if total is None:
             total, gradient = loss.detach(), found
         else:
@@ -57,20 +59,25 @@ def loss_gradient(
 
 
 def forward(
-    host: Host, on: Pass, differentiate: bool = False, dropout: bool = False, number: int = 0
+    host: Host,
+    on: Pass,
+    differentiate: bool = False,
+    dropout: bool = False,
+    number: int = 0,
+    links: StepLinks | None = None,
 ) -> Generator[Outbox, Inbox, tuple[Tensor, list[Segment]]]:
     """The network's outputs for the pass's vertices, one exchange for each propagation (eq. (5)-(7)).
 
     With `differentiate`, the local segments remember their graphs; the last segment's result is the output. `number`
-    is that of a part of a long batch.
+    is that of a part of a long batch. Without `links` of the step all rows arrive.
     """
-    key = host.training.seed, host.step, number
+    key = ExchangeKey(host.training.seed, host.step, number, links)
     segments: list[Segment] = []
     x, leaves = on.features, Params()
     for index, (layer, plan) in enumerate(zip(host.network.layers, on.plan.layers, strict=True)):
         weights = {name: _leaf(host.params[f"layer.{index}.{name}"], differentiate) for name in layer.parameters()}
         named = {f"layer.{index}.{name}": leaf for name, leaf in weights.items()}
-        drawn, kept = key[:2] if dropout else None, None
+        drawn, kept = (key.seed, key.step) if dropout else None, None
         with torch.set_grad_enabled(differentiate):
             offers = layer.offer(on.input(index, x, drawn), weights)
             if layer.gather.own:
@@ -81,13 +88,18 @@ def forward(
         if kept is not None:
             leaves["kept"] = _leaf(kept, differentiate)
         with torch.set_grad_enabled(differentiate):
-            x = layer.finish(leaves["z"], on.outputs(index, leaves.get("kept"), drawn), weights)
+            x = layer.finish(leaves["z"], on.outputs(index, leaves.get("kept"), drawn, links), weights)
     segments.append(Segment(leaves, x))
     return x, segments
 
 
 def backward(
-    host: Host, on: Pass, segments: list[Segment], number: int = 0, signals: list[Tensor] | None = None
+    host: Host,
+    on: Pass,
+    segments: list[Segment],
+    number: int = 0,
+    signals: list[Tensor] | None = None,
+    links: StepLinks | None = None,
 ) -> Generator[Outbox, Inbox, Params]:
     """Each hosted agent's exact gradient of L with respect to its own w_k (eq. (12)).
 
@@ -99,7 +111,7 @@ def backward(
     gradient: Params = {}
     g: Tensor | None = None
     g_kept: Tensor | None = None
-    key = host.training.seed, host.step, number
+    key = ExchangeKey(host.training.seed, host.step, number, links)
     for index in reversed(range(len(segments))):
         leaves, result, kept = segments[index].leaves, segments[index].result, segments.pop().kept
         found = _differentiate([(result, g), (kept, g_kept)], list(leaves.values()))

@@ -7,81 +7,38 @@ Simulation is one host with all agents; a peer is a host with one. The arithmeti
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer.agents.coded_rows import HostedCodec
-from gossamer.agents.consensus import Consensus, ConsensusMethod, HostedCombination
-from gossamer.agents.consensus.plain import PlainMethod
+from gossamer.agents.consensus import Consensus
 from gossamer.agents.counter_rng import draw_normal
-from gossamer.agents.layout import make_layout
-from gossamer.agents.passes import Pass, make_pass
-from gossamer.agents.row_codecs import RowCodec
-from gossamer.agents.rules import StateDict, UpdateRule
+from gossamer.agents.hosted_topology import HostedTopology, init_last_rows, set_up_topology
+from gossamer.agents.passes import Pass
+from gossamer.agents.rules import StateDict
 from gossamer.agents.salts import Secrets
-from gossamer.agents.share import Share, TopologyShare, make_share, make_whole
+from gossamer.agents.share import Share, make_share, make_whole
+from gossamer.agents.step_links import StepLinks
+from gossamer.agents.training_options import TrainingOptions
 from gossamer.data import DataGraph
 from gossamer.data.tasks import Task, find_task
 from gossamer.errors import GossamerError
 from gossamer.model import Network, Params
+from gossamer.topology import Deliveries
 
 # Prefixes of the names in a host's state, which also stand in checkpoints
 WEIGHT_CONSENSUS = "weights."  # state of the consensus of weights
 TRACKER, GRADIENT = "tracker.", "gradient."  # gradient tracking (step.py): s_k and the last g_k
 TRACKER_CONSENSUS = "mixed-tracker."  # state of the consensus of s_k
 BEST_WEIGHTS = "best-weights."  # those with the best validation score (selection.py)
+LAST_ROWS = "last-rows."  # boundary rows of each exchange that arrived last (changing_rows.py)
 BEST_STEP, BEST_SCORE, BEST_LOSS = "best-step", "best-score", "best-loss"  # of them, [agents]
 NO_SCORE = float(np.finfo(np.float64).min)  # before the first evaluation: below every score, and finite
 
 CHUNK_NUMBERS = 1 << 21  # numbers in a layer's widest array for one chunk of time steps: 8 MiB of float32, near a cache
-
-
-@dataclass(frozen=True)
-class PrivateSteps:
-    """Options of private gradients (private_gradient.py), the same at all agents but for their secrets."""
-
-    rate: float  # q, probability of an example to be in a step's sample
-    clip: float  # c, bound on the norm of an example's gradient
-    noise: float  # standard deviation of the noise over c
-    stage: int  # number of the stage: no noise serves two
-    secrets: Secrets  # of the hosted agents
-    # Digest of the one hosted agent's data. With it, other data and other weights have other noise: a step that peers
-    # repeat after one of them lost its disk must not repeat it. None in a simulation, whose noise would else depend on
-    # the hosting.
-    context: int | None = None
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """Options of Algorithm 1."""
-
-    rule: UpdateRule
-    step_size: float  # of centralised training; see step.py for the agents'
-    step_decay: float = 0.0  # eta^t = eta / (1 + step_decay t): 0 is constant, (C1); more is diminishing, (C2)
-    weight_decay: float = 0.0
-    decay_layers: str = "all"  # or "first": the layers whose weights decay
-    consensus_every: int = 1  # 0: never
-    mix_first: bool = False  # consensus before the update instead of after it (Sec. V-D)
-    batch: int = 0  # time steps in a mini-batch; 0: all
-    seed: int = 0
-    track: bool = False  # gradient tracking: update by estimates of the whole gradient instead of each agent's own
-    consensus: ConsensusMethod = field(default_factory=PlainMethod)
-    row_codec: RowCodec | None = None  # of boundary rows; None: as they are
-    keep_best: bool = False  # keep the weights of the best validation score
-    private: PrivateSteps | None = None  # differentially private gradients; None: exact ones
-
-
-@dataclass(frozen=True)
-class HostedTopology:
-    """One topology of the sequence, laid out for the agents of a host."""
-
-    train_pass: Pass
-    full_pass: Pass
-    consensus: Consensus
 
 
 @dataclass(frozen=True)
@@ -99,6 +56,7 @@ class Host:
     params: Params
     state: StateDict
     step: int = 0
+    deliveries: Deliveries | None = None  # of boundary rows, where their links may be down in a step
 
     @property
     def topology(self) -> HostedTopology:
@@ -168,8 +126,15 @@ def make_share_host(
     share: Share, network: Network, training: TrainingOptions, params: Params, secrets: Secrets | None = None
 ) -> Host:
     """Make the host of a share's agents, with these weights to start from."""
-    topologies = tuple(_set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
+    deliveries = share.deliveries
+    if deliveries is not None and not deliveries.rows_change:
+        deliveries = None
+    topologies = tuple(set_up_topology(share, one, network, training, params, secrets) for one in share.topologies)
     state = _init_consensus_state(topologies[0].consensus, params, training.track)
+    if deliveries is not None:
+        dtype = next(iter(params.values())).dtype
+        last = init_last_rows(share, network, topologies[0].train_pass, deliveries, dtype)
+        state |= {f"{LAST_ROWS}{index}": rows for index, rows in last.items()}
     if training.keep_best:
         state |= _init_selection(params)
     if len(topologies) > 1 and topologies[0].consensus.init(params):
@@ -188,33 +153,17 @@ def make_share_host(
         chunk=choose_chunk(share.num_vertices, network),
         params=params,
         state=training.rule.init(params) | state,
+        deliveries=deliveries,
     )
 
 
-def _set_up_topology(
-    share: Share,
-    topology: TopologyShare,
-    network: Network,
-    training: TrainingOptions,
-    params: Params,
-    secrets: Secrets | None,
-) -> HostedTopology:
-    dtype = next(iter(params.values())).dtype
-    layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting)
-    codec, hosted_codec, train_layout = training.row_codec, None, layout
-    if codec is not None:  # between any two agents, on one host too, so that a hosting does not change the result
-        hosted_codec = HostedCodec(codec, share.agents, share.num_agents, share.hosting, secrets)
-        train_layout = make_layout(topology.entries, share.owner, share.agents, dtype, share.hosting, separate=True)
-    full_layout, full_codec = (train_layout, hosted_codec) if codec is not None and codec.protects else (layout, None)
-    full = make_pass(share, full_layout, network, dtype, topology.full_fields, None, codec=full_codec, training=False)
-    C = HostedCombination(topology.combination, share.agents, share.hosting, share.slots)
-    return HostedTopology(
-        train_pass=make_pass(
-            share, train_layout, network, dtype, topology.train_fields, share.train_times, full, hosted_codec, secrets
-        ),
-        full_pass=full,
-        consensus=training.consensus.make(C, network.shapes(), dtype, training.seed),
-    )
+def find_step_links(host: Host) -> StepLinks | None:
+    """Links of the host's step; None if all boundary rows arrive in every step."""
+    if host.deliveries is None:
+        return None
+    ages = torch.from_numpy(host.deliveries.ages(host.step))
+    last = {int(index): rows for index, rows in select_state(host.state, LAST_ROWS).items()}
+    return StepLinks(ages == 0, ages >= 0, last)
 
 
 def _init_consensus_state(consensus: Consensus, params: Params, track: bool) -> StateDict:

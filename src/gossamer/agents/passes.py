@@ -12,11 +12,13 @@ from torch import Tensor
 from gossamer.agents.coded_rows import HostedCodec
 from gossamer.agents.counter_rng import hash_columns, hash_rows
 from gossamer.agents.dropout import Drop
+from gossamer.agents.edge_counters import EdgeCounters, make_edge_counters
 from gossamer.agents.inputs import LayerInput
 from gossamer.agents.layout import Layout
 from gossamer.agents.plan import LayerPlan, Plan, make_plan
 from gossamer.agents.salts import OwnedRows, RowSalts, Secrets, own_rows
 from gossamer.agents.share import Share
+from gossamer.agents.step_links import StepLinks
 from gossamer.model import Network
 from gossamer.model.layers import Outputs, edge_dropout
 from gossamer.model.product import DenseProduct, SparseProduct, plan_dense, plan_sparse
@@ -33,14 +35,6 @@ class OwnInput:
     product: DenseProduct | SparseProduct
     counters: Tensor | None = None  # of a sparse input's entries; rows share those of the whole input
     salt_rows: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class EdgeCounters:
-    """Counters of random numbers by edge, for dropout of attention; vertices go by their global numbers."""
-
-    counters: Tensor  # int32 [edges, 1] or [edges, time, 1]
-    salt_row: Tensor | None  # hosted vertex of each edge's target, shaped alike; None: drawn from the seed
 
 
 @dataclass(frozen=True)
@@ -85,9 +79,15 @@ class Pass:
         agent = plan.outputs.agent.numpy()
         return LayerInput(entries, own.product, drop, plan.own_row, agent, 1, index == 0)
 
-    def outputs(self, index: int, kept: Tensor | None, key: tuple[int, int] | None) -> Outputs:
-        """A layer's output rows, with what it has kept of their inputs; edges have dropout as the inputs have."""
-        at, edges, dropout = self.plan.layers[index].outputs, self.edge_counters[index], self.edge_dropout[index]
+    def outputs(
+        self, index: int, kept: Tensor | None, key: tuple[int, int] | None, links: StepLinks | None = None
+    ) -> Outputs:
+        """A layer's output rows, with what it has kept of their inputs, and the edges that the `links` of a step leave;
+        edges have dropout as the inputs have."""
+        at, chosen = self.plan.layers[index].outputs_at(links)
+        edges, dropout = self.edge_counters[index], self.edge_dropout[index]
+        if edges is not None and chosen is not None:
+            edges = edges.select(chosen)
         drop = None
         if edges is not None and key is not None and dropout:
             named = *key, EDGE_STREAMS + index
@@ -129,18 +129,20 @@ def make_pass(
     codec: HostedCodec | None = None,
     secrets: Secrets | None = None,
     training: bool = True,
+    changing: bool = False,
 ) -> Pass:
     """The data of a share laid out for the vertices of `fields` and, where there is a batch axis, these time steps.
 
     A dense input that is laid out as the `other` pass's is not copied. `secrets` of the agents decide dropout, which a
-    pass that is not for `training` has not.
+    pass that is not for `training` has not. Its links may be down in a step if they are `changing`.
     """
     gathers = network.gathers
     dropout = tuple(layer.dropout if training else 0.0 for layer in network.layers)
     num_slabs = len(share.agents) * len(gathers[0].powers)
     given = convert_features(share.features, num_slabs)
     forwarded = () if share.routes is None else share.routes.list_forwarded(training)
-    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec, forwarded)
+    agents = share.agents if changing else None
+    plan = make_plan(layout, gathers, fields, dtype, not sparse.issparse(given), codec, forwarded, agents)
     columns = np.arange(share.batch) if share.batch is not None and times is None else times
     row = np.cumsum(share.hosted) - 1  # of a vertex among the hosted ones
 
@@ -169,7 +171,9 @@ def make_pass(
         for index, (rate, p) in enumerate(zip(dropout, plan.layers, strict=True))
     )
     edge_counters = tuple(
-        _edge_counters(edge_dropout(layer), p, share.vertices, row, columns, secrets is not None) if training else None
+        make_edge_counters(edge_dropout(layer), p, share.vertices, row, columns, secrets is not None)
+        if training
+        else None
         for layer, p in zip(network.layers, plan.layers, strict=True)
     )
     width = share.features.shape[-1]
@@ -240,27 +244,6 @@ def _own_input(
     counters = _counters(dropout, share.vertices[plan.inputs], plan.own_row, product, columns)
     salt_rows = _salt_rows(row[plan.inputs], plan.own_row, product, counters) if secret else None
     return OwnInput(product, counters, salt_rows)
-
-
-def _edge_counters(
-    dropout: float,
-    plan: LayerPlan,
-    vertices: NDArray[np.int64],
-    row: NDArray[np.int64],
-    columns: NDArray[np.int64] | None,
-    secret: bool,
-) -> EdgeCounters | None:
-    """Counters of a layer's edges (i, j): a hash of both ends, in that order."""
-    edges = plan.outputs.edges
-    if edges is None or not dropout:
-        return None
-    target, source = plan.targets[edges.target.numpy()], plan.sources[edges.source.numpy()]
-    ends = hash_rows(torch.from_numpy(vertices[target])) + hash_columns(torch.from_numpy(vertices[source]))
-    counters = hash_rows(ends)[:, None]
-    if columns is not None:
-        counters = counters[:, :, None] + hash_rows(hash_columns(torch.from_numpy(columns)))[None, :, None]
-    salt_row = torch.from_numpy(row[target]).view(-1, *[1] * (counters.ndim - 1)) if secret else None
-    return EdgeCounters(counters, salt_row)
 
 
 def _counters(

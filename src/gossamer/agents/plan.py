@@ -5,7 +5,7 @@ backwards, the fields U_P, ..., U_0 of each filter are the vertices that are nee
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from gossamer.agents.changing_rows import find_ends, wrap_rows
 from gossamer.agents.coded_rows import CodedRows, HostedCodec, make_sides
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.layout import Layout, ShiftEntries, factor_links, positions
 from gossamer.agents.links import Link, LinkFactors
 from gossamer.agents.propagation import ExchangeKey, Halo, PlainRows, Propagation, RowExchange, run_propagations
 from gossamer.agents.relays import ForwardedRows
+from gossamer.agents.step_links import RowSums, StepLinks, sum_rows
 from gossamer.array_types import Ints
 from gossamer.generators import drive
 from gossamer.model.gather import Edgewise, Gather, VertexMask, Within, find_inputs
@@ -50,6 +52,14 @@ class LayerPlan:
         combined = self.gather.combine(terms, self.within)
         return (yield from run_propagations(combined, [p.forward for p in self.propagations], key))
 
+    def outputs_at(self, links: StepLinks | None) -> tuple[Outputs, Tensor | None]:
+        """The output rows with the edges that are there in a step, and these edges' positions; None: all."""
+        last = self.propagations[-1] if self.propagations else None
+        if links is None or not isinstance(last, Halo):
+            return self.outputs, None
+        edges, chosen = last.select_edges(links)
+        return replace(self.outputs, edges=edges), chosen
+
     def backward(self, g: Tensor, key: ExchangeKey) -> Generator[Outbox, Inbox, Tensor]:
         """Gradient of the offers from that at the output rows, over the same links reversed (eq. (12))."""
         transposed = self.gather.combine_transposed(g, self.within)
@@ -71,9 +81,11 @@ def make_plan(
     round_up: bool,
     codec: HostedCodec | None = None,
     forwarded: Sequence[ForwardedRows] = (),
+    changing: Sequence[int] | None = None,
 ) -> Plan:
     """The plan of a host's layout for the layers' fields; with a `codec`, rows between agents go through it.
-    `forwarded` are other agents' rows that pass here in each exchange, if a run relays rows.
+    `forwarded` are other agents' rows that pass here in each exchange, if a run relays rows. Where links may be down in
+    a step, `changing` are the hosted agents, and links of the layout join agents.
 
     With `round_up`, a first layer that needs ALMOST_ALL hosted rows takes all of them: their columns of D are empty,
     and the features can lie in memory as they do for evaluation.
@@ -93,7 +105,7 @@ def make_plan(
         for p in range(1, len(sets)):
             index -= 1
             passing = forwarded[index] if forwarded else None
-            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec, passing)
+            cut = _Cut(index, layout, sets[p - 1], sets[p], held[p - 1], held[p], dtype, codec, passing, changing)
             propagations.append(cut.halo(gather.loops) if isinstance(gather, Edgewise) else cut.product())
         agents = [layout.agent[here] for here in held]
         last = propagations[-1] if propagations else None
@@ -177,6 +189,7 @@ class _Cut:
     dtype: torch.dtype
     codec: HostedCodec | None
     forwarded: ForwardedRows
+    changing: Sequence[int] | None
 
     def product(self) -> Propagation:
         """D u, with as few message rows as the links' structural ranks."""
@@ -191,6 +204,7 @@ class _Cut:
             layout.block(rows_to, rows_at, self.dtype),
             make_operator(send, self.dtype),
             make_operator(receive, self.dtype),
+            self._sums(rows_to, rows_at),
         )
 
     def halo(self, loops: bool | None) -> Halo:
@@ -228,7 +242,19 @@ class _Cut:
             num_rows=len(vertices),
             num_agents=int(layout.agent.max(initial=-1)) + 1,
         )
-        return Halo(self._exchange(out, into), len(rows_at), torch.from_numpy(picked), edges, vertices)
+        sums, ends = self._sums(rows_to, rows_at), None if self.changing is None else find_ends(into)
+        return Halo(self._exchange(out, into), len(rows_at), torch.from_numpy(picked), edges, vertices, sums, ends)
+
+    def _sums(self, rows_to: Ints, rows_at: Ints) -> RowSums | None:
+        """sum_j |D_ij| of each output row, by the agent of j, where links change."""
+        if self.changing is None:
+            return None
+        row, _, value = self.layout.edges(rows_to, rows_at)
+        own = np.bincount(row, abs(value), len(rows_to)).astype(np.float64)
+        i, j, beyond = self.layout.arriving
+        needed = self.to[i] & self.at[j]
+        i, j, endpoint = i[needed], j[needed], self.layout.endpoint
+        return sum_rows(own, self._to_row[i], endpoint[i], endpoint[j], beyond[needed])
 
     @property
     def _to_row(self) -> Ints:
@@ -239,6 +265,9 @@ class _Cut:
         return positions(self.layout.vertices[self.held_at], len(self.layout.endpoint))
 
     def _exchange(self, out: LinkFactors, into: LinkFactors) -> RowExchange:
+        rows: RowExchange
         if self.codec is not None:
-            return CodedRows(self.index, self.codec.codec, *make_sides(out, into, self.codec), self.forwarded)
-        return PlainRows(self.index, out.counts, into.counts, self.forwarded)
+            rows = CodedRows(self.index, self.codec.codec, *make_sides(out, into, self.codec), self.forwarded)
+        else:
+            rows = PlainRows(self.index, out.counts, into.counts, self.forwarded)
+        return rows if self.changing is None else wrap_rows(rows, self.index, out, into, self.changing)

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.gradients import Segment, backward, forward
-from gossamer.agents.host import Host, PrivateSteps
+from gossamer.agents.host import Host
 from gossamer.agents.passes import Pass
 from gossamer.agents.secret_streams import digest_rows, number_key, stream_normal, stream_uniform
+from gossamer.agents.training_options import PrivateSteps
 from gossamer.model import Params
 from gossamer.model.losses import losses
 

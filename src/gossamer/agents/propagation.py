@@ -9,7 +9,7 @@ themselves, for layers that see every offer alone. Both leave to a RowExchange h
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,15 +17,24 @@ from torch import Tensor
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link
 from gossamer.agents.relays import ForwardedRows
+from gossamer.agents.step_links import RowEnds, RowSums, StepLinks, scale_rows, select_edges
 from gossamer.array_types import Ints
 from gossamer.generators import delegate
 from gossamer.model.layers import Edges
 from gossamer.model.sparse import Operator
 
 Gathered = TypeVar("Gathered")
-ExchangeKey = tuple[int, int, int]  # of random numbers: seed, step, part of a long batch
-Collect = Callable[[], Tensor]  # the rows that arrived, read when they are needed
+Collect = Callable[[], Tensor]  # the rows that arrived, read once, when they are needed
 PropagationSteps = Generator[Outbox, Inbox, Tensor]
+
+
+class ExchangeKey(NamedTuple):
+    """What an exchange depends on besides its rows: random numbers on the first three, and links that may be down."""
+
+    seed: int
+    step: int
+    part: int  # of a long batch
+    links: StepLinks | None = None  # of the step; None: all rows arrive
 
 
 class RowExchange(Protocol):
@@ -65,6 +74,7 @@ class Propagation:
     local: Operator  # D between hosted vertices [rows of U_{p-1}, rows of U_p]
     send: Operator  # S of all outgoing links [message rows, rows of U_p]
     receive: Operator  # R of all incoming links [rows of U_{p-1}, message rows]
+    sums: RowSums | None = None  # of D, where links change
 
     def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """D u: send S u, add R times what arrives (eq. (5)-(6))."""
@@ -72,10 +82,11 @@ class Propagation:
         result = self.local @ u  # while messages travel
         if self.receive.shape[1]:
             result += self.receive @ collect()
-        return result
+        return scale_rows(result, self.sums, key.links)
 
     def backward(self, g: Tensor, key: ExchangeKey) -> PropagationSteps:
         """D^T g: the same links reversed carry R^T g and are added by S^T (eq. (12))."""
+        g = scale_rows(g, self.sums, key.links)
         sent = self.receive.transposed_times(g) if self.receive.shape[1] else g[:0]
         collect = yield from self.rows(Phase.BACKWARD, sent, key)
         result = self.local.transposed_times(g)
@@ -93,6 +104,14 @@ class Halo:
     picked: Tensor  # int64 [message rows]: those of them that are sent
     edges: Edges
     vertices: Ints  # of all rows
+    sums: RowSums | None = None  # of D, where links change
+    ends: RowEnds | None = None  # of the rows that arrive
+
+    def select_edges(self, links: StepLinks | None) -> tuple[Edges, Tensor | None]:
+        """The edges whose offers are known in a step, and their positions among all; None: those of all."""
+        if links is None or self.sums is None or self.ends is None:
+            return self.edges, None
+        return select_edges(self.edges, self.sums, self.ends, self.hosted, links)
 
     def forward(self, u: Tensor, key: ExchangeKey) -> PropagationSteps:
         """[u; what arrives]: every offer that an edge needs."""

@@ -4,7 +4,8 @@ A simulation's host knows everything; a peer's shard is the share of one agent. 
 numbers, so that both endpoints of a link plan the same rows from their own shares.
 
 Links may change from step to step. A share holds a sequence of topologies, of which step t has number t mod its length;
-a constant one is a sequence of one.
+a constant one is a sequence of one. Links that may be down in a step, or are drawn for it, are a sequence of their own
+(topology/sequences.py) on one topology, that of all links.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from gossamer.data.example_weights import make_example_weights, sum_weights
 from gossamer.data.standardisation import Transform
 from gossamer.data.tasks import Task, find_task
 from gossamer.model.gather import Gather, VertexMask
+from gossamer.topology import Deliveries
 
 MASKS = ("train", "validation", "test")
 
@@ -67,6 +69,7 @@ class Share:
     # In the loss (data/example_weights.py); None: all 1
     example_weights: Floats | None = None  # of the hosted vertices, shaped as the masks
     positive_weight: Floats | None = None  # of each label [C]
+    deliveries: Deliveries | None = None  # of boundary rows and weights, where links change by a sequence
 
     @property
     def task(self) -> Task:
@@ -108,6 +111,7 @@ class Whole:
     transform: Transform | None = None  # by which features and targets were standardised
     example_weights: Floats | None = None  # of all vertices
     positive_weight: Floats | None = None
+    deliveries: Deliveries | None = None  # where links change by a sequence
 
     @property
     def num_agents(self) -> int:
@@ -191,6 +195,7 @@ def make_share(whole: Whole, agents: Sequence[int], hosting: Ints | None = None)
         transform=whole.transform,
         example_weights=None if whole.example_weights is None else whole.example_weights[hosted],
         positive_weight=whole.positive_weight,
+        deliveries=whole.deliveries,
     )
 
 

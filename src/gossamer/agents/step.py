@@ -17,7 +17,15 @@ from torch import Tensor
 from gossamer.agents.batches import draw_mini_batch
 from gossamer.agents.exchange import Inbox, Outbox
 from gossamer.agents.gradients import loss_gradient
-from gossamer.agents.host import GRADIENT, TRACKER, TRACKER_CONSENSUS, WEIGHT_CONSENSUS, Host, select_state
+from gossamer.agents.host import (
+    GRADIENT,
+    TRACKER,
+    TRACKER_CONSENSUS,
+    WEIGHT_CONSENSUS,
+    Host,
+    find_step_links,
+    select_state,
+)
 from gossamer.agents.private_gradient import private_gradient
 from gossamer.model import Params
 
@@ -31,7 +39,7 @@ def training_step(host: Host) -> Generator[Outbox, Inbox, tuple[Host, Tensor]]:
     if options.private is not None:
         loss, gradient = yield from private_gradient(host, options.private)
     else:
-        loss, gradient = yield from loss_gradient(host, draw_mini_batch(host))
+        loss, gradient = yield from loss_gradient(host, draw_mini_batch(host), links=find_step_links(host))
     host.add_decay(gradient, host.params)
     mix = bool(options.consensus_every) and (t + 1) % options.consensus_every == 0
     if options.track:

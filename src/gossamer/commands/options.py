@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES, LAYER_NAMES, NORM_NAMES, Choices
+from gossamer.choices import ASSIGNMENT_NAMES, DATASET_NAMES, LAYER_NAMES, NORM_NAMES, TOPOLOGY_NAMES, Choices
 from gossamer.runs.settings import Settings
 
 Complete = Callable[[str], list[str]]
@@ -99,6 +99,7 @@ PANELS = {  # of --help, by their first setting: the others follow as in Setting
 }
 MORE_NAMES: dict[str, Choices[Any]] = {  # of settings whose checks know more than names
     "assignment": ASSIGNMENT_NAMES,
+    "topology": TOPOLOGY_NAMES,
     "layers": LAYER_NAMES,
     "norm": NORM_NAMES,
 }

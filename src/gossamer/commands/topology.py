@@ -31,6 +31,8 @@ gossamer topology --shared-edges B.csv --gap 0.8 --nonnegative --json
 
 gossamer topology --data cora --topology ring --mixing fastest
 
+gossamer topology --data cora --topology failing:0.3
+
 gossamer topology --sweep
 """
 SETTINGS = (
@@ -168,9 +170,10 @@ def _design(
     """One topology, for a matrix B or for data."""
     from gossamer.report import bars
     from gossamer.runs import topologies
+    from gossamer.runs.link_sequences import find_base
     from gossamer.topology import TOPOLOGIES
 
-    if TOPOLOGIES[settings.topology].design is None:
+    if TOPOLOGIES[find_base(settings.topology)].design is None:
         unused = [name for name in ("gap", "floor", "tolerance") if name in options or name in given]
         if unused:
             raise GossamerError(f"--{unused[0]} is for a designed topology, not for --topology {settings.topology}")

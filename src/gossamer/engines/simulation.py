@@ -21,6 +21,7 @@ from gossamer.runs.deployment import Deployment, Progress, make_deployment
 from gossamer.runs.handover import hand_over
 from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.initial_weights import GivenWeights
+from gossamer.runs.link_sequences import require_fixed_links
 from gossamer.runs.run import Run, Stage, fingerprint_data
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import GRAPH, STAGES, fit_settings, list_stages, stage_settings
@@ -147,6 +148,8 @@ def start_run(
     """A run at step 0 with all agents on one host; a StartRun. With the secrets of a launch its steps have the launch's
     bits."""
     settings = fit_settings(settings, graph)
+    if secrets is not None:
+        require_fixed_links(settings, "peers")
     deployment = make_deployment(graph, settings, assignment, combination, shift, progress, initial)
     own_shift = shift is not None
     fingerprint = fingerprint_data(graph, deployment.shift if own_shift else None)

@@ -14,4 +14,5 @@ The code is organised as follows:
     table2         traffic forecasts
     theory         Theorem 2 on a real run
     bounds         inequalities of Theorem 2's proof
+    changing       links that fail; not of the paper
 """

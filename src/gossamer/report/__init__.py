@@ -12,6 +12,7 @@ The code is organised as follows:
     agent_graph      the agents' graph with the spectrum of C; sparsity of C
     topology_tables  tables of `gossamer topology` in the terminal
     topology_files   files of `gossamer topology`
+    sequence_text    contraction of links that change, in words
     csv_tables       CSV of rows
     predictions      CSV of predictions
     timeline         picture of a run whose agents leave and join

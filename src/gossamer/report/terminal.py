@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gossamer.report.score_text import format_score, label_score
+from gossamer.report.sequence_text import describe_sequence
 from gossamer.report.style import LABELS
-from gossamer.runs.records import MessageCounts, ModelName, PhaseName, Summary
+from gossamer.runs.records import MessageCounts, ModelName, PhaseName, RowRecord, Summary
 
 if TYPE_CHECKING:  # of annotations alone: the network's libraries are not needed for a table
     from gossamer.runs.run import Run
@@ -105,6 +106,10 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
             f"spectral radius {facts['spectral_radius']:.3f}",
             highlight=False,
         )
+    certificate = None if run.full_deployment is None else run.deployment.certificate
+    if certificate is not None and certificate.sequence is not None:
+        text = describe_sequence(certificate.sequence.period, certificate.contraction, certificate.sequence.symmetric)
+        console.print(f"Links change, {text}.", highlight=False, markup=False)
     if settings.tracks:
         console.print("Updates followed a tracked estimate of the whole gradient.", highlight=False)
     if settings.encoder:
@@ -133,6 +138,8 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
             f"{summary['edges_relayed']:.1%} are relayed over agents between.",
             highlight=False,
         )
+    if "rows" in summary:
+        console.print(describe_rows(summary["rows"]), highlight=False)
     models: tuple[ModelName, ...] = get_args(ModelName)
     show_scores(console, {name: summary[name] for name in models if name in summary}, summary["score"])
     if settings.agents > 1:
@@ -143,6 +150,19 @@ def show_result(console: Console, run: "Run", summary: Summary, folder: Path) ->
         highlight=False,
         soft_wrap=True,
     )
+
+
+def describe_rows(rows: RowRecord) -> str:
+    """Boundary rows while links change, in a sentence."""
+    up, arrived = rows["links_up"], rows["arrived"]
+    parts = [f"{up:.1%} of the links were up in a step; {arrived:.1%} of the boundary rows arrived"]
+    if rows["replaced"]:
+        age = f"{rows['mean_age']:.1f} steps old in the mean and at most {rows['largest_age']}"
+        parts.append(f"the last ones stood in for {rows['replaced']:.1%}, {age}")
+    dropped = 1 - rows["arrived"] - rows["replaced"]
+    if dropped > 1e-9:
+        parts.append(f"{dropped:.1%} were dropped")
+    return "; ".join(parts) + "."
 
 
 def _show_messages(console: Console, messages: MessageCounts) -> None:

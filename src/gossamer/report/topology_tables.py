@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gossamer.report.sequence_text import describe_sequence
 from gossamer.runs.topologies import CertifiedTopology
 from gossamer.topology import Sweep
 
@@ -69,6 +70,10 @@ def show_certificate(console: Console, topology: CertifiedTopology, folder: Path
         if certificate.rounds is None
         else f"{certificate.rounds} (they make the disagreement 1000 times smaller)"
     )
+    if certificate.sequence is not None:
+        period, symmetric = certificate.sequence.period, certificate.sequence.symmetric
+        text = describe_sequence(period, certificate.contraction, symmetric)
+        table.add_row("links that change", "", escape(text))
     table.add_row("rounds for 1e-3", "", rounds)
     table.add_row("bytes of a round", "", f"{document['bytes_per_round']:,} for {topology.num_parameters:,} parameters")
     console.print(table)

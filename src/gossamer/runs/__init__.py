@@ -14,6 +14,7 @@ The code is organised as follows:
     deployment       data, assignment and topology joined
     topologies       topologies without a training run
     connecting       C between the agents, certified
+    link_sequences   links that change from step to step, as settings write them
     privacy_spec     the setting of differential privacy
     budgets          epsilon from noise, and noise from epsilon
     stages           networks and settings of a run's stages: an encoder, then the graph network
@@ -29,6 +30,7 @@ The code is organised as follows:
     memory           memory kept from step to step
     message_counts   rows and bytes of a step, by phase and link
     row_traffic      rows and bytes of a forward pass, over the links of their routes
+    changing_counts  the same where links change from step to step
     advice           warnings about settings that are likely to disappoint
     summaries        scores and costs of a run as one object
     new_folders      empty folders for results, locked

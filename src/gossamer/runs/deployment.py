@@ -1,5 +1,6 @@
 """A deployment: data, assignment and topology joined (Sec. III-A)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class Deployment:
     topologies: tuple[DeployedTopology, ...]
     initial: InitialWeights | None = None  # that all agents start from; None: drawn
     transform: Transform | None = None  # by which features and targets were standardised
+    deliveries: topology.Deliveries | None = None  # of boundary rows, where links change from step to step
     stage: str = GRAPH  # of a run with an encoder (stages.py)
     handed: NDArray[Any] | None = None  # [n, width], what the stage before has handed over
 
@@ -152,13 +154,23 @@ def make_deployment(
     certificates = [
         connect(shared, settings, progress) if C is None else certify_given(C, shared, settings) for C in given
     ]
-    return Deployment(
-        owner,
-        network,
-        tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates),
-        weights,
-        transform,
-    )
+    topologies = tuple(_deploy(graph, shared, settings, owner, certificate, shift) for certificate in certificates)
+    return Deployment(owner, network, topologies, weights, transform, _plan_deliveries(topologies, settings))
+
+
+def _plan_deliveries(topologies: Sequence[DeployedTopology], settings: Settings) -> topology.Deliveries | None:
+    """Deliveries of boundary rows where links change."""
+    first = topologies[0]
+    sequence = first.certificate.sequence
+    if sequence is None:
+        return None
+    if len(topologies) > 1:
+        raise GossamerError(
+            f"--topology {settings.topology} makes a sequence of its own; give one C for all links, not "
+            f"{len(topologies)}, or another topology"
+        )
+    shared = topology.needed_links(first.shared_edges)
+    return topology.Deliveries(sequence, shared, first.routes, settings.missing, settings.max_age)
 
 
 def _deploy(
@@ -171,7 +183,7 @@ def _deploy(
 ) -> DeployedTopology:
     """A topology with the data edges that its links carry."""
     links = certificate.links
-    require_assumptions(certificate.assumptions, settings)
+    require_assumptions(certificate, settings)
     if uses_masks(settings):
         check_senders(certificate.combination, range(settings.agents))
     carried = topology.carried_edges(graph.edges, owner, links)

@@ -9,6 +9,7 @@ from gossamer.runs import setting_checks as checks
 
 MOST_AGENTS = 1 << 16
 MOST_SPLITS = 1 << 20
+MOST_AGE = 10_000
 Text = Annotated[str, Field(max_length=4000), AfterValidator(checks.check_one_line)]  # a name or a path
 
 
@@ -45,9 +46,9 @@ class DeploymentSettings(BaseModel):
         description=f"Who holds which vertex: {', '.join(known.ASSIGNMENT_NAMES.describe())}, or a CSV file with "
         "columns vertex,agent.",
     )
-    topology: Annotated[str, AfterValidator(known.TOPOLOGY_NAMES.check)] = Field(
+    topology: Annotated[Text, AfterValidator(checks.check_topology)] = Field(
         default="admm",
-        description=f"Which agents talk: {known.TOPOLOGY_NAMES}.",
+        description=f"Which agents talk: {known.TOPOLOGY_NAMES}. From step to step: {known.SEQUENCE_FORMS}.",
     )
     gap: float = Field(
         default=0.5,
@@ -65,6 +66,11 @@ class DeploymentSettings(BaseModel):
         default="relay",
         description=f"Data edges between agents without a link: {known.LOST_EDGES_NAMES}.",
     )
+    missing: Annotated[str, AfterValidator(known.MISSING_NAMES.check)] = Field(
+        default="relay",
+        description=f"Boundary rows over a link that is down in a step: {known.MISSING_NAMES}.",
+    )
+    max_age: int = Field(default=10, ge=1, le=MOST_AGE, description="Steps that a last row may be old.")
     keep_links: float = Field(
         default=1.0,
         gt=0,

@@ -2,7 +2,8 @@
 
 run.json               settings, versions, summary
 metrics.jsonl          a line for each evaluation
-network.safetensors    assignment, combination [agents, agents] (of links that change [topologies, agents, agents])
+network.safetensors    assignment, combination [agents, agents] (of a sequence of them [topologies, agents, agents]),
+                       links by step [steps, agents, agents] if they switch
 topology.json          the certificate of the combination matrix
 weights.safetensors    the agents' weights that are kept, stacked: `layer.0.weight` [agents, in, out] and so on
 checkpoint.safetensors weights and the update rule's state at some step, from which --resume goes on; beside it the one
@@ -25,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from gossamer.agents.salts import Secrets
@@ -46,6 +48,7 @@ from gossamer.runs.secret_files import SECRETS_FILE, read_secrets, write_secrets
 from gossamer.runs.settings import Settings
 from gossamer.runs.tensors import read_arrays, read_tensors, write_tensors
 from gossamer.runs.transforms import TRANSFORM_FILE, find_transform_beside, write_transform
+from gossamer.topology import Switching
 
 INITIAL_FILE = "initial.safetensors"
 AGENTS_FOLDER = "agents"  # of a launch: the folders of its agents
@@ -87,13 +90,14 @@ def save_checkpoint(folder: Path, run: Run) -> None:
 
 def save_start(folder: Path, run: Run) -> None:
     """Write what never changes during a run, and a run.json from which it can be resumed."""
-    write_tensors(
-        folder / "network.safetensors",
-        {
-            "assignment": torch.from_numpy(run.deployment.assignment),
-            "combination": torch.from_numpy(run.deployment.combination),
-        },
-    )
+    network = {
+        "assignment": torch.from_numpy(run.deployment.assignment),
+        "combination": torch.from_numpy(run.deployment.combination),
+    }
+    sequence = run.deployment.certificate.sequence
+    if isinstance(sequence, Switching):
+        network["links"] = torch.from_numpy(sequence.steps)
+    write_tensors(folder / "network.safetensors", network)
     initial = run.deployment.initial_state()
     if initial is not None:
         write_tensors(folder / INITIAL_FILE, initial)
@@ -273,6 +277,7 @@ def _start_stored(
     arrays = StoredArrays(path, read_arrays(path), f"expected those of {graph.name!r} and {m} agents")
     combination = arrays.take_combination(m)
     assignment = arrays.take_within("assignment", m, graph.num_vertices)
+    links = arrays.take("links", ("bool",), None, m, m) if "links" in arrays else None
     arrays.finish()
     stored = folder / INITIAL_FILE
     initial = stored if stored.is_file() else None
@@ -288,6 +293,9 @@ def _start_stored(
             f"the data set {graph.name!r} (or the shift operator given with it) is not the one that "
             f"{folder} was trained on"
         )
+    sequence = None if run.full_deployment is None else run.deployment.certificate.sequence
+    if links is not None and not (isinstance(sequence, Switching) and np.array_equal(sequence.steps, links)):
+        raise GossamerError(f"the links of --topology {settings.topology} are not those that {folder} was trained on")
     if settings.encodes and (folder / ENCODER_FILE).is_file():  # not needed to go on, but by an exported model
         run.encoder = read_encoder(folder, settings, graph.num_outputs)
     return run

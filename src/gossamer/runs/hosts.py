@@ -12,12 +12,13 @@ from scipy import sparse
 
 from gossamer.agents.consensus.plain import PlainMethod
 from gossamer.agents.encoding import make_local_share
-from gossamer.agents.host import Host, PrivateSteps, TrainingOptions, draw_initial_params, make_share_host
+from gossamer.agents.host import Host, draw_initial_params, make_share_host
 from gossamer.agents.rules import make_rule
 from gossamer.agents.salts import Secrets
 from gossamer.agents.scores import choose_score
 from gossamer.agents.secret_streams import derive_secrets, digest_rows
 from gossamer.agents.share import Share, Whole, make_share, make_whole
+from gossamer.agents.training_options import PrivateSteps, TrainingOptions
 from gossamer.model import Network
 from gossamer.runs.capacity import check_host
 from gossamer.runs.deployment import Deployment
@@ -97,7 +98,7 @@ def prepare_cut(deployment: Deployment, settings: Settings) -> Whole:
     gathers = deployment.network.gathers
     whole = make_whole(deployment.graph, topologies, gathers, deployment.assignment, balanced=balanced)
     initial = None if deployment.initial is None else deployment.initial.params
-    return replace(whole, initial=initial, transform=deployment.transform)
+    return replace(whole, initial=initial, transform=deployment.transform, deliveries=deployment.deliveries)
 
 
 def cut_share(

@@ -14,6 +14,7 @@ from gossamer.data import DATASETS, DataGraph, from_networkx, load
 from gossamer.data.unlabelled import convert_unlabelled, drop_labels, read_unlabelled
 from gossamer.errors import GossamerError, GossamerWarning
 from gossamer.model.encoder import encode_features
+from gossamer.runs.link_sequences import find_base
 from gossamer.runs.run import StartRun, restore_weights
 from gossamer.runs.settings import Settings
 from gossamer.runs.stages import check_encoded_data
@@ -134,5 +135,6 @@ def _prediction_settings(settings: Settings, over_agents: bool) -> dict[str, Any
     }
     if not over_agents:
         return common | {"agents": 1, "assignment": "bfs", "topology": "complete", "keep_links": 1.0}
-    designed = TOPOLOGIES[settings.topology].design is not None
-    return common | ({"topology": "needed"} if designed else {})
+    base = find_base(settings.topology)
+    designed = TOPOLOGIES[base].design is not None
+    return common | {"topology": "needed" if designed else base}

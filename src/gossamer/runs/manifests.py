@@ -197,6 +197,16 @@ class MaskScores(Document):
         return self
 
 
+class RowStates(Document):
+    """Boundary rows of the steps before an evaluation, where links change."""
+
+    links_up: Annotated[float, Field(ge=0, le=1)]
+    arrived: Annotated[float, Field(ge=0, le=1)]
+    replaced: Annotated[float, Field(ge=0, le=1)]
+    mean_age: Annotated[float, Field(ge=0)]
+    largest_age: Count
+
+
 class Evaluation(Document):
     """A line of metrics.jsonl in a run directory. One of an older version lacks the validated score's name."""
 
@@ -209,6 +219,7 @@ class Evaluation(Document):
     stationarity: Score = None
     best_stationarity: Score = None
     best_step: Count | None = None
+    rows: RowStates | None = None
 
 
 class ReferenceEvaluation(Evaluation):

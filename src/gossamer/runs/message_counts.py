@@ -13,6 +13,7 @@ from gossamer.agents.plan import message_rows
 from gossamer.data import name_classes
 from gossamer.model import Layer
 from gossamer.model.gather import Gather
+from gossamer.runs.changing_counts import count_changing
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.records import ByteCount, Description, MessageCounts, PhaseName, RelayedCount, RowCount
 from gossamer.runs.row_traffic import RowTraffic
@@ -73,7 +74,12 @@ def _bytes_between(deployment: Deployment, settings: Settings, hosting: NDArray[
 
 
 def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
-    """Messages of one step (`_count_step`); where links change, the mean over the topologies, rounded."""
+    """Messages of one step (`_count_step`); where links change, the mean over the topologies or over the steps of a
+    sequence, rounded."""
+    if deployment.deliveries is not None:
+        rows, moved, _ = _training_rows(deployment, settings, deployment.assignment)
+        whole = _count_step(deployment, settings)
+        return count_changing(whole, deployment, rows, moved, settings.steps, settings.consensus_every)
     counts = [_count_step(deployment.at(number), settings) for number in range(len(deployment.topologies))]
     return counts[0] if len(counts) == 1 else _average(counts)
 

@@ -21,6 +21,8 @@ class Options(TypedDict, total=False):
     nonnegative: bool
     mixing: str
     lost_edges: str
+    missing: str
+    max_age: int
     keep_links: float
     layers: str | Sequence[str | LayerSpec | Mapping[str, Any]]
     order: int | None

@@ -10,6 +10,16 @@ ModelName = Literal["distributed", "centralised", "graphless"]
 PhaseName = Literal["forward", "backward", "consensus"]
 
 
+class RowRecord(TypedDict):
+    """Boundary rows of the steps since the evaluation before, where links change (topology/deliveries.py)."""
+
+    links_up: float  # share of the links
+    arrived: float  # share of the pairs of agents that share data edges
+    replaced: float
+    mean_age: float
+    largest_age: int
+
+
 class Record(TypedDict):
     """One evaluation; the scores of a mask are its `loss` and others of the task (agents/scores.py)."""
 
@@ -22,6 +32,7 @@ class Record(TypedDict):
     stationarity: NotRequired[float]
     best_stationarity: NotRequired[float]
     best_step: NotRequired[int]  # of the best validation score so far
+    rows: NotRequired[RowRecord]
 
 
 def flatten_record(record: Record) -> dict[str, float]:
@@ -118,5 +129,6 @@ class Summary(TypedDict, total=False):
     edges_kept: float
     edges_relayed: float
     messages: MessageCounts
+    rows: RowRecord  # of the last 1000 steps, where links change
     seconds: float
     memberships: list[MembershipRecord]

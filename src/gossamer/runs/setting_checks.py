@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from gossamer.choices import TOPOLOGY_NAMES
 from gossamer.errors import GossamerError, shown
 from gossamer.layer_specs import MOST_LAYERS
 from gossamer.runs.hints import make_hint
@@ -38,6 +39,18 @@ def check_one_line(value: Any) -> Any:
     """Refuse control characters."""
     if value is not None and not value.isprintable():
         raise ValueError("expected text without control characters")
+    return value
+
+
+def check_topology(value: str) -> str:
+    """Refuse what is neither a topology nor a sequence of links."""
+    from gossamer.runs.link_sequences import parse_sequence
+
+    try:
+        if parse_sequence(value) is None:
+            TOPOLOGY_NAMES.check(value)
+    except GossamerError as error:
+        raise ValueError(str(error)) from None
     return value
 
 
@@ -137,6 +150,32 @@ def check_changes(settings: "Settings") -> None:
                 f"{name} needs agents that stay the same, and with evict_after = {settings.evict_after:g} they may "
                 "leave and join; give one of the two"
             )
+
+
+def check_changing_links(settings: "Settings") -> None:
+    """Refuse links that change from step to step where something needs to know them in advance."""
+    from gossamer.runs.link_sequences import parse_sequence
+
+    if parse_sequence(settings.topology) is None:
+        return
+    fixed = {
+        "consensus = 'masked'": settings.consensus == "masked",
+        f"compress = {settings.compress!r}": settings.compress != "none",
+        f"encoder = {settings.encoder}": settings.encoder > 0,
+        f"privacy = {settings.privacy!r}": settings.privacy != "none",
+        f"evict_after = {settings.evict_after}": settings.evict_after is not None,
+    }
+    for name, given in fixed.items():
+        if given:
+            raise ValueError(
+                f"{name} needs links that stay, and those of topology = {settings.topology!r} change from step to "
+                "step; leave out one of the two"
+            )
+    if settings.keep_links != 1.0 and not settings.topology.startswith("failing:"):
+        raise ValueError(
+            f"keep_links = {settings.keep_links:g} is for links that stay, or fail at random; topology = "
+            f"{settings.topology!r} says which there are"
+        )
 
 
 def check_relays(settings: "Settings") -> None:

@@ -161,6 +161,7 @@ class Settings(NetworkSettings):
         checks.check_protection(self)
         checks.check_changes(self)
         checks.check_relays(self)
+        checks.check_changing_links(self)
         return self
 
     def fit_to(self, task: "Task", times: int | None) -> "Settings":

@@ -66,6 +66,14 @@ class StoredSummary(Document, extra="ignore"):
     memberships: list[StoredMembership] = []
 
 
+class StoredSequence(Document, extra="ignore"):
+    """Links that change, in topology.json."""
+
+    period: Count | None
+    contraction: float
+    symmetric: bool
+
+
 class StoredCertificate(Document, extra="ignore"):
     """topology.json."""
 
@@ -85,6 +93,7 @@ class StoredCertificate(Document, extra="ignore"):
     gap: Finite
     rounds: Count | None
     bytes_per_round: Count
+    sequence: StoredSequence | None = None
 
 
 class StoredEvent(Document, extra="ignore"):

@@ -7,7 +7,9 @@ from gossamer.runs.message_counts import total_bytes
 from gossamer.runs.records import Record, Summary
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
-from gossamer.runs.training import measure_disagreement
+from gossamer.runs.training import count_rows_of, measure_disagreement
+
+COUNTED_STEPS = 1000  # at the end, whose boundary rows are counted
 
 
 def select_scores(record: Record) -> Scores:
@@ -44,7 +46,7 @@ def summarise(run: Run) -> Summary:
     messages, kept = run.messages, find_kept_record(run.history)
     if run.since == 0:  # else earlier steps have sent other messages, which nobody has counted
         messages = {**messages, "total_bytes": total_bytes(messages, run.settings, run.host.step)}
-    return {
+    summary: Summary = {
         "score": run.score.name,
         "distributed": final,
         "disagreement": apart,
@@ -57,3 +59,5 @@ def summarise(run: Run) -> Summary:
         "messages": messages,
         "seconds": run.seconds,
     }
+    rows = count_rows_of(run.host, max(0, run.host.step - COUNTED_STEPS))
+    return summary if rows is None else {**summary, "rows": rows}

@@ -20,7 +20,7 @@ from gossamer.runs.engine import Engine
 from gossamer.runs.evaluated_steps import evaluation_gap, is_evaluated
 from gossamer.runs.observers import Observer
 from gossamer.runs.presets import NODE_PRIVATE
-from gossamer.runs.records import Record, Reference
+from gossamer.runs.records import Record, Reference, RowRecord
 from gossamer.runs.run import Run
 from gossamer.runs.settings import Settings
 
@@ -132,13 +132,32 @@ def measure_all(run: Run) -> Record:
 def measure_scores(run: Run) -> Record:
     """Scores and disagreement alone, which cost no gradient."""
     found = run.scores()
-    return {
+    record: Record = {
         "step": run.host.step,
         "score": run.score.key(),
         "train": found["train"],
         "validation": found["validation"],
         "test": found["test"],
         "disagreement": measure_disagreement(run, run.host),
+    }
+    before = run.history[-1]["step"] if run.history else run.host.step
+    rows = count_rows_of(run.host, before)
+    if rows is not None:
+        record["rows"] = rows
+    return record
+
+
+def count_rows_of(host: Host, begin: int) -> RowRecord | None:
+    """Boundary rows of the steps from `begin` to the host's; None where their links stay."""
+    if host.deliveries is None:
+        return None
+    found = host.deliveries.summarise(range(begin, host.step))
+    return {
+        "links_up": found.links_up,
+        "arrived": found.arrived,
+        "replaced": found.replaced,
+        "mean_age": found.mean_age,
+        "largest_age": found.largest_age,
     }
 
 

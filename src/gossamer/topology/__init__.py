@@ -12,6 +12,8 @@ The code is organised as follows:
     certificate   measurements of a topology, for people and for programs
     restriction   fewer links than the data graph needs
     routes        paths along links for data edges between agents without one
+    sequences     links that change from step to step, their matrices C^t and contraction
+    deliveries    boundary rows over links that may be down
     checks        checks of links and of a design's input
 Here stand the choices of `--topology` and `--mixing`, each a table by name. A new topology is one value in TOPOLOGIES.
 """
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from gossamer.topology.assumptions import Assumptions, check_assumptions
 from gossamer.topology.certificate import Certificate, certify, certify_design
 from gossamer.topology.checks import check_agent_graph, check_shared_edges
+from gossamer.topology.deliveries import MISSING_ROWS, Deliveries, RowStatistics
 from gossamer.topology.design import Design, design
 from gossamer.topology.families import (
     Links,
@@ -41,23 +44,41 @@ from gossamer.topology.families import (
 from gossamer.topology.fastest import Progress, fastest_mixing, fastest_weights
 from gossamer.topology.restriction import carried_edges, drop_links
 from gossamer.topology.routes import Path, Routes, connected_pairs, count_hops, link_load, plan_routes
+from gossamer.topology.sequences import (
+    Failing,
+    LinkSequence,
+    Matchings,
+    OnePeer,
+    Switching,
+    keep_up,
+    measure_contraction,
+    mixed_at,
+)
 from gossamer.topology.sweep import RADII, Sweep, SweepPoint, draw_shared_edges, sweep_gaps
 from gossamer.topology.weights import max_degree_weights, metropolis_weights
 
 __all__ = [
+    "MISSING_ROWS",
     "MIXING_WEIGHTS",
     "RADII",
     "TOPOLOGIES",
     "Assumptions",
     "Certificate",
+    "Deliveries",
     "Design",
+    "Failing",
+    "LinkSequence",
     "Links",
+    "Matchings",
     "Matrix",
+    "OnePeer",
     "Path",
     "Progress",
     "Routes",
+    "RowStatistics",
     "Sweep",
     "SweepPoint",
+    "Switching",
     "Topology",
     "carried_edges",
     "certify",
@@ -76,11 +97,14 @@ __all__ = [
     "fastest_mixing",
     "fastest_weights",
     "grid",
+    "keep_up",
     "line",
     "link_load",
     "links_of",
     "max_degree_weights",
+    "measure_contraction",
     "metropolis_weights",
+    "mixed_at",
     "needed_links",
     "plan_routes",
     "random_connected",

@@ -27,6 +27,7 @@ class HostedCombination:
     agents: Sequence[int]
     hosting: Ints | None = None  # host of each agent [m], for links between hosts; None: links join agents
     slots: int | None = None  # the most neighbours of any agent, where hosts must agree on it
+    at_step: Callable[[int], Floats] | None = None  # C^t [m, m] of a step, where it changes by a sequence of links
 
 
 @dataclass(frozen=True)

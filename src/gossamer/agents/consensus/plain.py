@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from gossamer.agents.consensus.method import Advice, ConsensusKind, HostedCombin
 from gossamer.agents.exchange import Inbox, Outbox, Phase
 from gossamer.agents.links import Link, endpoints, group_by_link
 from gossamer.agents.rules import StateDict
+from gossamer.array_types import Floats
 from gossamer.model import Params
 from gossamer.model.sparse import Operator, make_operator
 
@@ -31,8 +32,10 @@ class PlainMethod:
     def payload_bytes(self, shapes: Mapping[str, Shape], itemsize: int) -> int:
         return sum(map(math.prod, shapes.values())) * itemsize
 
-    def make(self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int) -> "Mixing":
-        return make_mixing(C, dtype)
+    def make(
+        self, C: HostedCombination, shapes: Mapping[str, Shape], dtype: torch.dtype, seed: int
+    ) -> "Mixing | ChangingMixing":
+        return make_mixing(C, dtype) if C.at_step is None else ChangingMixing(C, C.at_step, dtype)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,27 @@ class Mixing:
                     out[:, block].add_(piece[:, block], alpha=float(weights))
                 else:
                     out[:, block].addmm_(weights, piece[:, block])
+
+
+@dataclass(frozen=True)
+class ChangingMixing:
+    """w_k = sum_z C^t_kz psi_z with another C^t in every step, of agents that are all on one host."""
+
+    combination: HostedCombination
+    at_step: Callable[[int], Floats]  # C^t [m, m]
+    dtype: torch.dtype
+
+    exchanges = 1
+
+    def init(self, like: Params) -> StateDict:
+        return {}
+
+    def __call__(
+        self, psi: Params, into: Params, state: StateDict, index: int, step: int
+    ) -> Generator[Outbox, Inbox, Params]:
+        rows = self.at_step(step)[list(self.combination.agents)]
+        mixing = make_mixing(replace(self.combination, rows=rows), self.dtype)
+        return (yield from mixing(psi, into, state, index, step))
 
 
 def make_mixing(C: HostedCombination, dtype: torch.dtype) -> Mixing:

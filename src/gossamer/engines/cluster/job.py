@@ -27,6 +27,7 @@ from gossamer.runs.deployment import Deployment, Progress, make_deployment
 from gossamer.runs.handover import hand_over
 from gossamer.runs.hosts import build_host, cut_share
 from gossamer.runs.initial_weights import GivenWeights, InitialWeights
+from gossamer.runs.link_sequences import require_fixed_links
 from gossamer.runs.run import Run, Stage, fingerprint_data
 from gossamer.runs.run_json import GOSSAMER_VERSION
 from gossamer.runs.settings import Settings
@@ -112,6 +113,7 @@ def start_on_ranks(
     The rank that leads decides assignment and C, which need not come out alike on different machines.
     """
     settings = fit_settings(settings, graph)
+    require_fixed_links(settings, "ranks")
     check_same_run(settings, graph.fingerprint())
     size = distributed.num_ranks()
     if size > settings.agents:

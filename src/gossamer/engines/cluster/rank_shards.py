@@ -15,6 +15,7 @@ from gossamer.errors import GossamerError, shown
 from gossamer.runs import directory, new_folders
 from gossamer.runs.deployment import Progress, make_deployment
 from gossamer.runs.hosts import build_share_host, prepare_cut
+from gossamer.runs.link_sequences import require_fixed_links
 from gossamer.runs.manifests import RankManifest
 from gossamer.runs.message_counts import between_hosts, count_messages, describe_deployment
 from gossamer.runs.run import Run
@@ -37,6 +38,7 @@ def cut_for_ranks(
         raise GossamerError(
             f"{size} ranks are more than {settings.agents} agents; cut for fewer, or give more --agents"
         )
+    require_fixed_links(settings, "ranks")
     if settings.encodes:
         raise GossamerError(
             "shares for ranks are cut for one stage, and a run with an encoder or a privacy budget has several; "

@@ -28,6 +28,7 @@ from gossamer.peers.shards.membership import Membership, membership_fields, read
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.evaluated_steps import evaluation_gap
 from gossamer.runs.hosts import prepare_cut
+from gossamer.runs.link_sequences import require_fixed_links
 from gossamer.runs.manifests import DataIdentity
 from gossamer.runs.settings import Settings
 from gossamer.runs.share_checks import take_share
@@ -63,6 +64,7 @@ def cut_shards(
 ) -> list[Shard]:
     """Cut a deployment into the shards of its agents; verify keys are for a network that is not trusted. The
     fingerprint is that of the data."""
+    require_fixed_links(settings, "peers")
     m = deployment.num_agents
     if len(contacts) != m:
         raise GossamerError(f"expected one address for each of {m} agents, got {len(contacts)}")

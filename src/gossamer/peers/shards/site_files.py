@@ -77,6 +77,7 @@ class TopologyFile(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     combination: list[list[float]]
+    sequence: None = None  # of links that change, which sites do not have
 
 
 def read_site_file(path: Path) -> SiteFile:

@@ -16,6 +16,8 @@ from gossamer.report.html.markup import (
     tabulate,
     unfold,
 )
+from gossamer.report.sequence_text import describe_sequence
+from gossamer.runs.link_sequences import find_base
 from gossamer.topology import TOPOLOGIES
 
 MOST_PAIRS = 60
@@ -52,6 +54,9 @@ def show_topology(facts: RunFacts) -> PageSection:
         ["zero entries of C", "", _percent(found.sparsity)],
         ["objective of (29), weight on added links", "", _long(found.objective)],
     ]
+    if found.sequence is not None:
+        how = describe_sequence(found.sequence.period, found.sequence.contraction, found.sequence.symmetric)
+        rows.append(["links that change", "", how])
     if found.lower_bound is not None:
         rows.append(["lower bound, proved", "", _long(found.lower_bound)])
     round_name = "bytes of a consensus round" + (", uncompressed" if facts.settings.compress != "none" else "")
@@ -69,7 +74,7 @@ def show_topology(facts: RunFacts) -> PageSection:
 def _is_designed(facts: RunFacts) -> bool:
     """C was designed for the gap that the settings name, also where the certificate, made anew of a given C, lacks
     it."""
-    return TOPOLOGIES[facts.settings.topology].design is not None and facts.settings.keep_links == 1.0
+    return TOPOLOGIES[find_base(facts.settings.topology)].design is not None and facts.settings.keep_links == 1.0
 
 
 def _short(value: float | None) -> str:
