@@ -139,10 +139,12 @@ def test_a_failed_handshake_is_told_with_its_address(pair: Pair, who: str) -> No
 
 
 def test_an_agent_that_is_not_admitted_is_told_so(pair: Pair) -> None:
-    _, contact, _, _ = pair
+    sockets, contact, _, there = pair
+    sockets._takes_strangers = True  # of a run whose agents may join
     heard = Heard()
     stranger = Sockets(7, f"127.0.0.1:{find_free_ports(1)[0]}", {0: contact}, make_curve_keys()[1], LARGEST, heard)
     assert heard.wait(stranger) == (contact.address, "handshake", NOT_ADMITTED)
+    assert there.wait(sockets)[1:] == ("handshake", "a key that is no neighbour's, and that is not admitted")
     stranger.close()
 
 

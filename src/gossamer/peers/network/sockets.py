@@ -216,6 +216,8 @@ class Sockets:
             self._connections.on_accepted(number, self._port)
         elif kind in HANDSHAKE_FAILURES:
             self._handshake_failure = HANDSHAKE_FAILURES[kind]
+            if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH and self._takes_strangers:
+                self._handshake_failure += ", and that is not admitted"
         elif kind == zmq.EVENT_DISCONNECTED:
             found = self._connections.on_closed(number)
             if found is not None and (self._handshake_failure or not found[1]):
