@@ -4,63 +4,75 @@ Rows count on every link that they cross, relays' among them.
 """
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.agents.links import Link
 from gossamer.runs.deployment import Deployment
-from gossamer.runs.records import MessageCounts, RowCount
-from gossamer.topology import Deliveries, link_load, mixed_at, plan_routes
+from gossamer.runs.records import ByteCount, MessageCounts, RowCount
+from gossamer.runs.row_traffic import RowTraffic
+from gossamer.topology import Deliveries, Routes, mixed_at, plan_routes
 
 COUNTED_PAIRS = 10_000  # pairs of agents in all steps that are counted
 LEAST_STEPS = 8
 
 
 def count_changing(
-    counts: MessageCounts, deployment: Deployment, rows: Counter[Link], moved: Counter[Link], steps: int, every: int
+    counts: MessageCounts, deployment: Deployment, traffic: RowTraffic, steps: int, every: int
 ) -> MessageCounts:
-    """Counts of a step in the mean, from those with all links up and the `rows` and bytes `moved` between each two
-    agents in a forward pass. Agents mix `every` so many of the run's `steps`."""
+    """Counts of a step in the mean, from those with all links up and the `traffic` between each two agents in a forward
+    pass. Agents mix `every` so many of the run's `steps`."""
     deliveries = deployment.deliveries
     if deliveries is None:
         raise AssertionError("these links stay")
-    m = deployment.num_agents
-    counted = _choose_steps(deliveries, m, steps)
+    counted = _choose_steps(deliveries, deployment.num_agents, steps)
     sends = np.mean([_find_senders(deliveries, step, every) for step in counted], axis=0)
-    forward = {"rows": _tabulate(rows, m), "bytes": _tabulate(moved, m)}
-    whole = float(forward["bytes"].sum())
-    if deliveries.rows_change:
-        loads = [_load(deliveries, deployment.shared_edges, forward, step) for step in counted]
-        forward = {unit: np.mean([load[unit] for load in loads], axis=0) for unit in forward}
+    rows, moved, found = Counter[Link](), Counter[Link](), Counter[str]()
+    for step in counted:
+        arrived, routes = _take_step(deliveries, deployment, traffic, step)
+        over, relayed = arrived.over_links(routes), arrived.select_relayed(routes)
+        rows.update(over.rows)
+        moved.update(over.moved)
+        hops = relayed.over_links(routes)
+        found.update(plain=over.plain.total(), relayed=relayed.rows.total())
+        found.update(row_hops=hops.rows.total(), bytes=hops.moved.total())
+
+    def mean(total: int) -> int:
+        return round(total / len(counted))
+
     links = []
     for one in counts["links"]:
-        k, z = one["sender"], one["receiver"]
+        here, back = Link(one["sender"], one["receiver"]), Link(one["receiver"], one["sender"])
         changed = dict(one)
-        for unit, load in forward.items():
-            changed[f"forward_{unit}"] = round(load[k, z])
-            changed[f"backward_{unit}"] = round(load[z, k])
-            changed[f"consensus_{unit}"] = round(one[f"consensus_{unit}"] * sends[k, z])
+        for unit, load in (("rows", rows), ("bytes", moved)):
+            changed[f"forward_{unit}"] = mean(load[here])
+            changed[f"backward_{unit}"] = mean(load[back])
+            changed[f"consensus_{unit}"] = round(one[f"consensus_{unit}"] * sends[here])
         links.append(changed)
-    per_link = {unit: max((one[f"consensus_{unit}"] for one in counts["links"]), default=0) for unit in forward}
-    passes: RowCount = {"rows": round(forward["rows"].sum()), "bytes": round(forward["bytes"].sum())}
+    units = ("rows", "bytes")
+    per_link = {unit: max((one[f"consensus_{unit}"] for one in counts["links"]), default=0) for unit in units}
+    passes: RowCount = {"rows": mean(rows.total()), "bytes": mean(moved.total())}
     consensus: RowCount = {
         "rows": round(per_link["rows"] * sends.sum()),
         "bytes": round(per_link["bytes"] * sends.sum()),
     }
-    share = passes["bytes"] / whole if whole else 1.0
     mixed = consensus["rows"] / counts["consensus"]["rows"] if counts["consensus"]["rows"] else 1.0
-    plain = counts["plain"]
+    plain: ByteCount = {"bytes": mean(found["plain"])}
     return {
         **counts,
         "forward": passes,
         "backward": passes,
         "consensus": consensus,
+        "relayed": {
+            "rows": mean(2 * found["relayed"]),
+            "row_hops": mean(2 * found["row_hops"]),
+            "bytes": mean(2 * found["bytes"]),
+        },
         "plain": {
-            "forward": {"bytes": round(plain["forward"]["bytes"] * share)},
-            "backward": {"bytes": round(plain["backward"]["bytes"] * share)},
-            "consensus": {"bytes": round(plain["consensus"]["bytes"] * mixed)},
+            "forward": plain,
+            "backward": plain,
+            "consensus": {"bytes": round(counts["plain"]["consensus"]["bytes"] * mixed)},
         },
         "links": links,
     }
@@ -78,19 +90,13 @@ def _find_senders(deliveries: Deliveries, step: int, every: int) -> NDArray[np.b
     return deliveries.sequence.up(number).T
 
 
-def _load(
-    deliveries: Deliveries, shared: NDArray[np.int64], forward: dict[str, NDArray[np.float64]], step: int
-) -> dict[str, NDArray[np.float64]]:
-    """Rows and bytes on each direction of each link in a step."""
+def _take_step(
+    deliveries: Deliveries, deployment: Deployment, traffic: RowTraffic, step: int
+) -> tuple[RowTraffic, Routes]:
+    """The traffic whose rows arrive in a step, and its routes."""
+    if not deliveries.rows_change:
+        return traffic, deliveries.routes
     arriving, routes = deliveries.arriving(step), deliveries.routes
     if deliveries.missing == "relay":
-        routes = plan_routes(deliveries.sequence.up(step), np.where(arriving, shared, 0))
-    return {unit: link_load(routes, np.where(arriving, one, 0.0)) for unit, one in forward.items()}
-
-
-def _tabulate(found: Counter[Link], m: int) -> Any:
-    """Numbers by sender and receiver [m, m]."""
-    table = np.zeros((m, m))
-    for link, number in found.items():
-        table[link] = number
-    return table
+        routes = plan_routes(deliveries.sequence.up(step), np.where(arriving, deployment.shared_edges, 0))
+    return traffic.select(lambda link: bool(arriving[link])), routes

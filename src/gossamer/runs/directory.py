@@ -117,12 +117,8 @@ def save_start(folder: Path, run: Run) -> None:
     )
     write_atomically(folder / "topology.json", (to_json(certificate) + "\n").encode())
     about = run.deployment
-    planned: Summary = {
-        "edges_kept": about.edges_kept,
-        "edges_relayed": about.edges_relayed,
-        "messages": run.messages,
-    }
-    save_summary(folder, run, planned)
+    edges: Summary = {"edges_kept": about.edges_kept, "edges_relayed": about.edges_relayed}
+    save_summary(folder, run, {**edges, "messages": run.messages})
 
 
 def save_weights(folder: Path, run: Run) -> None:

@@ -77,9 +77,11 @@ def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
     """Messages of one step (`_count_step`); where links change, the mean over the topologies or over the steps of a
     sequence, rounded."""
     if deployment.deliveries is not None:
-        rows, moved, _ = _training_rows(deployment, settings, deployment.assignment)
-        whole = _count_step(deployment, settings)
-        return count_changing(whole, deployment, rows, moved, settings.steps, settings.consensus_every)
+        whole, traffic = (
+            _count_step(deployment, settings),
+            _training_traffic(deployment, settings, deployment.assignment),
+        )
+        return count_changing(whole, deployment, traffic, settings.steps, settings.consensus_every)
     counts = [_count_step(deployment.at(number), settings) for number in range(len(deployment.topologies))]
     return counts[0] if len(counts) == 1 else _average(counts)
 

@@ -1,7 +1,7 @@
 """Traffic of a forward pass: rows and bytes between agents or hosts, and over the links that carry them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -40,11 +40,12 @@ class RowTraffic:
                 found.exchanges[link] += self.exchanges[ends]
         return found
 
+    def select(self, chosen: Callable[[Link], bool]) -> "RowTraffic":
+        """The part between some agents."""
+        links = [link for link in self.rows if chosen(link)]
+        parts = (self.rows, self.moved, self.plain, self.exchanges)
+        return RowTraffic(*(Counter({link: part[link] for link in links}) for part in parts))
+
     def select_relayed(self, routes: Routes) -> "RowTraffic":
         """The part between agents without a link."""
-        far = [link for link in self.rows if len(routes.path(*link)) > 2]
-        return RowTraffic(*(_select(counts, far) for counts in (self.rows, self.moved, self.plain, self.exchanges)))
-
-
-def _select(counts: Counter[Link], links: Sequence[Link]) -> Counter[Link]:
-    return Counter({link: counts[link] for link in links})
+        return self.select(lambda link: len(routes.path(*link)) > 2)
