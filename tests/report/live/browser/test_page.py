@@ -279,6 +279,7 @@ def test_numbers_are_written_alike(feed: Feed, url: str, open_page: OpenPage) ->
     expect(page.locator("#step")).to_have_text("6\u202f000 of 6\u202f000")
     expect(page.locator("#score-chart .grid text", has_text="6\u202f000")).to_have_count(1)
     expect(page.locator("#certificate dd").first).to_have_text("0")
+    expect(page.locator("#certificate dd").last).to_have_text(page.evaluate("gossamer.percent(0.25)"))
     texts = [page.evaluate(f"gossamer.number({value})") for value in (-2.5e-7, -1234, 12.345)]
     assert texts == ["\u22122.50e\u22127", "\u22121234", "12.35"]
     texts = [page.evaluate(f"gossamer.group('{text}')") for text in ("-1234567", "999", "0.12345", "1e5")]
