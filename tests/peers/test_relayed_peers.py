@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peers.frames import is_frame
 from peers.harness import check, deployed, in_threads, over, simulated, state_folder
-from peers.memory import Hub
+from peers.memory import Hub, InMemory
 from peers.processes import Agents, wait_until
 from peers.test_peers_keep_best import simulated as trained_alone
 from peers.test_sites import RUN, shards_of, write_sites
@@ -19,8 +20,10 @@ from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
-from gossamer.peers.process import PeerOptions, run_peer
+from gossamer.peers.process import PeerOptions, run_peer, train_agent
 from gossamer.peers.progress import PeerReport
+from gossamer.peers.protocol.wire import FRAME_HEADER, HEADER
+from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.message_counts import count_messages
@@ -169,3 +172,31 @@ def test_the_bytes_of_rows_and_boxes_are_the_planned_ones(tmp_path: Path, change
             assert sent.get(phase, 0) == one[f"{phase}_bytes"] * settings.steps
     evaluated = sum(link["sent"].get("evaluation", 0) for report in last.values() for link in report["links"].values())
     assert evaluated == 3 * planned["evaluation"]["bytes"]  # at 0, at the end, kept
+
+
+def test_rows_that_are_not_passed_on_are_named_with_their_route(tmp_path: Path) -> None:
+    deployment, settings = relayed(steps=3)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    hub = Hub()
+
+    class Withholding(InMemory):
+        """Agent 1 sends its own rows, and nothing that it should pass on to agent 0."""
+
+        def send(self, neighbour: int, message: bytes) -> None:
+            if (self._agent, neighbour) == (1, 0) and is_frame(message):
+                _, _, index, *_ = FRAME_HEADER.unpack_from(message, HEADER.size)
+                if index % 3 == 1:  # the second of three rounds
+                    return
+            super().send(neighbour, message)
+
+    def run(folder: Path, options: PeerOptions) -> None:
+        shard = read_shard(folder)
+        own = shard.membership
+        make = lambda largest, _: Withholding(hub, own.agent, frozenset(own.neighbours), largest)  # noqa: E731
+        train_agent(make, folder, shard, options)
+
+    failures = in_threads(folders, PeerOptions(give_up=2.0), run)
+    assert any(
+        "waited 2 s for agent 1 at step 0, which passes on rows by the routes 2 - 1 - 0; see" in str(one)
+        for one in failures
+    )

@@ -1,7 +1,7 @@
 """Outbox and inbox: messages that a host hands to its engine and gets back, without I/O."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import torch
@@ -44,3 +44,5 @@ class Outbox:
     # Shapes of messages between other agents that this one passes on (relays.py). None: endpoints have links, in this
     # exchange everywhere
     forwarded: Mapping[Link, tuple[int, ...]] | None = None
+    # Routes of what an expected message brings of other agents, in a round of a relayed exchange
+    relayed: Mapping[Link, Sequence[tuple[int, ...]]] = field(default_factory=dict)

@@ -9,13 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from gossamer.agents.relays import Route
 from gossamer.errors import GossamerError
 from gossamer.peers.network.transport import Transport
 from gossamer.peers.progress import PeerReport, ProgressLog, join_numbers
 from gossamer.peers.protocol.member import ISOLATION_TIMEOUT
+from gossamer.peers.protocol.relaying import describe_route
 from gossamer.peers.protocol.wire import Buffer
 from gossamer.peers.refusals import RECOVERY_REASONS, RefusalLog
 
+SHOWN_ROUTES = 4  # of rows that are missing, in an error
 BUSY_SECONDS = 1.0  # after which a turn of the loop counts as arithmetic, during which messages may wait unread
 
 
@@ -59,10 +62,12 @@ def drive_peer(
     serves: bool,
     ignores: Callable[[Buffer], bool],
     waits: defaultdict[int, float],
+    find_routes: Callable[[], Sequence[Route]] = tuple,
 ) -> None:
     """Pass messages in both directions, until all agents are done and the neighbours had time to learn of it; who
     serves can tell them later. Messages that the protocol `ignores` are of neighbours that serve already. `waits` grows
-    by the seconds in which nothing could be done without a neighbour's messages."""
+    by the seconds in which nothing could be done without a neighbour's messages. `find_routes` has the routes of rows
+    that are missing and that neighbours pass on."""
     gc.freeze()  # objects made so far stay: scanning them again and again would cost more than the protocol
     reported, progress = 0.0, ProgressLog()
     while True:
@@ -95,8 +100,17 @@ def drive_peer(
         if give_up is not None and driven.waiting_for and waited > give_up:
             raise MissingNeighbourError(
                 f"agent {driven.agent} has waited {waited:.0f} s for agent {join_numbers(driven.waiting_for)} at "
-                f"step {report['step']}; see whether they run{_describe_refusals(refusals, driven.waiting_for)}"
+                f"step {report['step']}{_describe_routes(find_routes())}; see whether they run"
+                f"{_describe_refusals(refusals, driven.waiting_for)}"
             )
+
+
+def _describe_routes(routes: Sequence[Route]) -> str:
+    """The routes of missing rows, or the first of many."""
+    if not routes:
+        return ""
+    more = f" and {len(routes) - SHOWN_ROUTES} more" if len(routes) > SHOWN_ROUTES else ""
+    return f", which passes on rows by the routes {', '.join(map(describe_route, routes[:SHOWN_ROUTES]))}{more}"
 
 
 def _describe_refusals(refusals: RefusalLog, agents: Sequence[int]) -> str:

@@ -188,6 +188,7 @@ def _train(
             options.serve,
             lambda message: is_of_run(message, serving_name),
             waits,
+            lambda: member.exchanges.missing_routes,
         )
         options.on_finished(folder)
         if options.serve:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gossamer.agents import Inbox, Outbox, Phase
 from gossamer.agents.exchange import join_parts
+from gossamer.agents.relays import Route
 from gossamer.errors import DivergedError, GossamerError
 from gossamer.generators import Returned, advance
 from gossamer.peers.protocol import wire
@@ -94,6 +95,13 @@ class EpochExchanges:
             return ()
         arrived = self.inbox.get(self.position, {})
         return tuple(link.sender for link in self.current.expected if link.sender not in arrived)
+
+    @property
+    def missing_routes(self) -> list[Route]:
+        """The routes of the rows that neighbours pass on, and that the agent waits for."""
+        missing = self.waiting_for
+        relayed = self.current.relayed.items() if missing else ()
+        return [route for link, routes in relayed if link.sender in missing for route in routes]
 
     def begin(self, program: Program, step: int) -> bool:
         """Start a program at a step, and return whether it has ended."""

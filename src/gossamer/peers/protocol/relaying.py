@@ -95,6 +95,7 @@ class Relays:
                     {link: _join([held.pop(piece.link) for piece in parts]) for link, parts in sent.items()},
                     {link: (sum(piece.size for piece in parts),) for link, parts in expected.items()},
                     torch.uint8,
+                    relayed={link: [one.path for one in parts if one.is_boxed] for link, parts in expected.items()},
                 )
             )
             for link, parts in expected.items():
