@@ -192,8 +192,8 @@ def test_rows_that_are_not_passed_on_are_named_with_their_route(tmp_path: Path) 
     def run(folder: Path, options: PeerOptions) -> None:
         shard = read_shard(folder)
         own = shard.membership
-        make = lambda largest, _: Withholding(hub, own.agent, frozenset(own.neighbours), largest)  # noqa: E731
-        train_agent(make, folder, shard, options)
+        near = frozenset(own.neighbours)
+        train_agent(lambda largest, _: Withholding(hub, own.agent, near, largest), folder, shard, options)
 
     failures = in_threads(folders, PeerOptions(give_up=2.0), run)
     assert any(
