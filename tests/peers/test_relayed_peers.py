@@ -130,7 +130,7 @@ def test_sites_without_a_link_that_disagree_on_an_edge_are_told(tmp_path: Path, 
         arrays |= {name: np.delete(arrays[name], edge, axis=0) for name in ("edges", "weights")}
         arrays["owners"] = arrays["owners"][np.isin(arrays["owners"][:, 0], arrays["edges"])]
     np.savez(data, **arrays)
-    failures = in_threads(shards_of(paths, tmp_path / "shards"), run=sites_over(Hub()))
+    failures = in_threads(shards_of(paths, tmp_path / "shards"), PeerOptions(give_up=4.0), sites_over(Hub()))
     assert any(message in str(one) for one in failures)
 
 
