@@ -22,11 +22,14 @@ from gossamer.engines.cluster.rank_shards import cut_for_ranks
 from gossamer.engines.simulation import start_run
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
+from gossamer.peers.shards.site_files import read_combination
 from gossamer.report.terminal import describe_rows
+from gossamer.runs.connecting import connect
 from gossamer.runs.deployment import make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings, make_settings
 from gossamer.runs.tensors import read_tensors
+from gossamer.topology import ring
 
 STEPS = 7
 OPTIONS: dict[str, Any] = {
@@ -139,8 +142,8 @@ def test_relays_count_every_link_that_they_cross(graph: DataGraph, tmp_path: Pat
     )
     how = settings(f"switching:{tmp_path / 'links.csv'}")
     deployment = make_deployment(graph, how)
-    found, ring = count_messages(deployment, how), settings("ring")
-    whole = make_deployment(graph, ring)
+    found, closed_ring = count_messages(deployment, how), settings("ring")
+    whole = make_deployment(graph, closed_ring)
     rounds = message_rows(whole.shift, whole.network.gathers, whole.graph.labelled, whole.assignment)
     direct = sum((Counter(one) for layer in rounds for one in layer), Counter[Link]())
     assert len(direct) == 12
@@ -170,6 +173,15 @@ def test_peers_and_ranks_refuse_links_that_change(graph: DataGraph, tmp_path: Pa
         write_local_shards(tmp_path / "peers", make_deployment(graph, how), how)
     with pytest.raises(GossamerError, match="ranks have links that stay"):
         cut_for_ranks(tmp_path / "ranks", graph, how, 2)
+
+
+def test_sites_refuse_a_certificate_of_links_that_change(tmp_path: Path) -> None:
+    for form, name in (("ring", "fixed"), ("failing:0.5,ring", "failing")):
+        made = connect(np.where(ring(4), 3, 0), settings(form)).to_dict(10)
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    assert read_combination(tmp_path / "fixed.json", 4).shape == (4, 4)
+    with pytest.raises(GossamerError, match="change from step to step"):
+        read_combination(tmp_path / "failing.json", 4)
 
 
 def test_a_sequence_of_given_matrices_is_another(graph: DataGraph) -> None:

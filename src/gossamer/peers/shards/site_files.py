@@ -77,7 +77,7 @@ class TopologyFile(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     combination: list[list[float]]
-    sequence: None = None  # of links that change, which sites do not have
+    sequence: Any = None  # of links that change
 
 
 def read_site_file(path: Path) -> SiteFile:
@@ -156,7 +156,10 @@ def read_combination(path: Path, m: int) -> NDArray[np.float64]:
         if path.suffix != ".json":
             return read_matrix(path)
         most = min(MAX_OTHER_BYTES + MAX_ENTRY_BYTES * m**2, available_memory() // SHARE)
-        return np.array(TopologyFile.model_validate_json(read_text(path, most)).combination, dtype=np.float64)
+        found = TopologyFile.model_validate_json(read_text(path, most))
+        if found.sequence is None:
+            return np.array(found.combination, dtype=np.float64)
+        reason = "its links change from step to step, and those of sites stay"
     except FileError as error:
         reason = error.reason
     except ValidationError as error:
