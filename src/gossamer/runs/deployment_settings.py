@@ -9,7 +9,7 @@ from gossamer.runs import setting_checks as checks
 
 MOST_AGENTS = 1 << 16
 MOST_SPLITS = 1 << 20
-MOST_AGE = 10_000
+MOST_AGE = 1000
 Text = Annotated[str, Field(max_length=4000), AfterValidator(checks.check_one_line)]  # a name or a path
 
 
