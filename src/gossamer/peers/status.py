@@ -36,7 +36,7 @@ class AgentStatus(TypedDict):
     score: float | None  # of the whole network's validation vertices
     waiting_for: list[int]
     waited: float | None  # seconds
-    detours: NotRequired[dict[str, list[int]]]  # agents that messages for a neighbour go over, whose link is down
+    detours: dict[str, list[int]]  # agents that messages for a neighbour go over, whose link is down; none in metrics
     epoch: int | None
     refused: int  # messages, without those of every recovery
     checkpoint_age: float | None  # seconds

@@ -69,7 +69,7 @@ def status_table(agents: "Sequence[AgentStatus]", unread: "Sequence[UnreadMetric
     down = [
         Text(f"The link of agents {one['agent']} and {z} is down; agent {one['agent']} sends over {_join(over)}.")
         for one in agents
-        for z, over in one.get("detours", {}).items()
+        for z, over in one["detours"].items()
     ]
     return Group(table, *down, *(Text(f"{lost['metrics']}: {lost['error'] or lost['state']}") for lost in unread))
 

@@ -166,6 +166,7 @@ def describe_agents(samples: Samples, address: str) -> "list[AgentStatus]":
                 if value == 1
             ),
             "waited": _find(samples, "gossamer_agent_waiting_seconds", name),
+            "detours": {},
             "epoch": _find_int(samples, "gossamer_agent_epoch", name),
             "refused": sum(
                 int(value)
