@@ -1,5 +1,6 @@
 """Rows between agents without a link: sealed, passed on by others, and exact, of shards and of sites."""
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from peers.test_sites import over as sites_over
 from gossamer.errors import GossamerError
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE
+from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.progress import PeerReport
@@ -129,6 +131,22 @@ def test_sites_without_a_link_that_disagree_on_an_edge_are_told(tmp_path: Path, 
     np.savez(data, **arrays)
     failures = in_threads(shards_of(paths, tmp_path / "shards"), run=sites_over(Hub()))
     assert any(message in str(one) for one in failures)
+
+
+def test_a_wrong_key_of_a_member_is_told(tmp_path: Path) -> None:
+    """Agent 0 knows agent 2 by what agent 1 passes on: it can say what it refuses, and of whom."""
+    deployment, settings = relayed(steps=2)
+    paths = write_sites(tmp_path, deployment, settings)
+    text, wrong = paths[0].read_text(), make_agent_keys()[0]
+    head, members = text.split("[members]\n")
+    paths[0].write_text(head + "[members]\n" + re.sub('2 = ".*"', lambda _: f'2 = "{wrong}"', members))
+    folders = shards_of(paths, tmp_path / "shards")
+    failures = in_threads(folders, PeerOptions(give_up=4.0), run=run_peer)
+    assert len(failures) == len(folders)
+    (told,) = [str(one) for one in failures if str(one).startswith("agent 0 ")]
+    assert re.search(r"for agent .*; refused \d+ of agent 1 as signature \(refused\.jsonl says more\)", told)
+    log = (folders[0] / f"run-{RUN}" / "refused.jsonl").read_text()
+    assert "agent 2 has not signed its steps of epoch 1 with the key known here" in log
 
 
 def test_sites_that_drop_edges_name_the_stranger(tmp_path: Path) -> None:
