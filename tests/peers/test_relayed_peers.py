@@ -1,7 +1,9 @@
 """Rows between agents without a link: sealed, passed on by others, and exact, of shards and of sites."""
 
+import json
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,13 @@ from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.progress import PeerReport
+from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import make_site_shard
 from gossamer.runs.deployment import Deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings
-from gossamer.runs.tensors import read_tensors
+from gossamer.runs.shares import MANIFEST, write_folder
+from gossamer.runs.tensors import read_arrays, read_tensors
 
 
 def relayed(**changes: Any) -> tuple[Deployment, Settings]:
@@ -154,6 +158,35 @@ def test_sites_that_drop_edges_name_the_stranger(tmp_path: Path) -> None:
     path = write_sites(tmp_path, deployment, settings.model_copy(update={"lost_edges": "drop"}))[0]
     with pytest.raises(GossamerError, match=r'edges lead to agent 2, which .* lost_edges = "relay"'):
         make_site_shard(path)
+
+
+Arrays = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: {"routes": np.pad(a["routes"], ((0, 0), (0, 9)), constant_values=-1)}, "routes of 2 to 3 links"),
+        (lambda a: {"routes": a["routes"][:, :2]}, "routes of 2 to 3 links"),
+        (lambda a: {"routes": np.where(a["routes"] == 1, 3, a["routes"])}, "routes of agent 1 over its neighbours"),
+        (lambda a: {"routes": a["routes"][::-1]}, "each route once in each direction, ascending"),
+        (lambda a: {"routes": a["routes"][:-1]}, "each route once in each direction, ascending"),
+        (lambda a: {"routes": a["routes"] - 2}, "numbers -1 to 3"),
+        (lambda a: {"routes.full": a["routes.full"][:, :1]}, "int64"),
+        (lambda a: {"routes.train": a["routes.train"][:, :1], "routes.full": a["routes.full"][:, :1]}, "2 exchanges"),
+        (lambda a: {"routes.train": a["routes.train"] - 10**6}, "numbers 0 to"),
+    ],
+)
+def test_routes_of_a_shard_are_checked(tmp_path: Path, change: Callable[[Arrays], Arrays], message: str) -> None:
+    folder = write_local_shards(tmp_path, *relayed())[1]
+    manifest = json.loads((folder / MANIFEST).read_text())
+    about = {name: value for name, value in manifest.items() if name not in ("format", "checksums")}
+    arrays = read_arrays(folder / "share.safetensors")
+    write_folder(folder, "share.safetensors", arrays, about)
+    assert read_shard(folder).share.routes is not None
+    write_folder(folder, "share.safetensors", arrays | change(arrays), about)
+    with pytest.raises(GossamerError, match=f"{message}.*copy the shard again"):
+        read_shard(folder)
 
 
 def test_agents_predict_by_rows_that_others_pass_on(tmp_path: Path) -> None:
