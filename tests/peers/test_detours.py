@@ -15,6 +15,7 @@ from gossamer.peers.protocol.detours import (
     CALL_INTERVAL,
     DETOUR_LASTS,
     LINK_SILENCE,
+    MAX_DETOURED_BYTES,
     Detours,
     max_detour_bytes,
 )
@@ -145,7 +146,7 @@ def test_relays_learn_no_content_and_change_none() -> None:
     (message,) = [message for k, z, message in world.passed if (k, z) == (1, 0)]
     assert find_kind(message) == DETOUR
     assert bytes(range(8)) not in message
-    assert len(message) <= 64 + max_detour_bytes(M)
+    assert len(message) <= 64 - MAX_DETOURED_BYTES + max_detour_bytes(M)
     world.deliver()
     (last,) = [message for k, z, message in world.passed if (k, z) == (3, 2)]
     changed = bytearray(last)

@@ -19,15 +19,17 @@ from peers.test_sites import check as check_sites
 from peers.test_sites import over as sites_over
 
 from gossamer.errors import GossamerError
+from gossamer.experiments.theory import draw_block_graph
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE
 from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.peers.process import PeerOptions, run_peer
 from gossamer.peers.progress import PeerReport
+from gossamer.peers.protocol import detours
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.deployment import Deployment
+from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings
 from gossamer.runs.shares import MANIFEST, write_folder
@@ -220,3 +222,24 @@ def test_the_bytes_of_rows_and_boxes_are_the_planned_ones(tmp_path: Path, change
             assert sent.get(phase, 0) == one[f"{phase}_bytes"] * settings.steps
     evaluated = sum(link["sent"].get("evaluation", 0) for report in last.values() for link in report["links"].values())
     assert evaluated == 3 * planned["evaluation"]["bytes"]  # at 0, at the end, kept
+
+
+def test_a_detour_carries_messages_that_are_too_long_for_its_own_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents 1 and 2 share most edges of a ring, and reach each other over sockets of agents 0 and 3 alone."""
+    for name, seconds in (("LINK_SILENCE", 1.0), ("CALL_INTERVAL", 0.5), ("ECHO_TIME", 0.2), ("DETOUR_LASTS", 60.0)):
+        monkeypatch.setattr(detours, name, seconds)
+    graph = draw_block_graph()
+    n = len(graph.train)
+    owner = np.where(np.arange(n) < 4, np.array([0, 0, 3, 3] + [0] * (n - 4)), 1 + np.arange(n) % 2)
+    settings = deployed(topology="ring", steps=2, hidden=32)[1]
+    deployment = make_deployment(graph, settings, assignment=owner)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    for k, z in ((1, 2), (2, 1)):
+        manifest = json.loads((folders[k] / MANIFEST).read_text())
+        manifest["neighbours"][str(z)]["address"] = "127.0.0.1:1"  # nobody listens there
+        (folders[k] / MANIFEST).write_text(json.dumps(manifest))
+    expected = simulated(deployment, settings)
+    assert in_threads(folders, PeerOptions(give_up=20.0), run=run_peer) == []
+    check(folders, expected)

@@ -13,8 +13,8 @@ detour    If the next call names an earlier echo, the link is down. Who is calle
           it sends each of its messages over the link and over the path, in a box that only the two ends can close and
           open. A later call replaces the path; a detour that is not called for again ends.
 
-A bridge has no detour: what lies behind it is waited for, as ever. Calls are rate limited, and a box travels no path
-that visits an agent twice.
+A bridge has no detour: what lies behind it is waited for, as ever, and so are messages of more than MAX_DETOURED_BYTES.
+Calls are rate limited, and a box travels no path that visits an agent twice.
 """
 
 import logging
@@ -46,6 +46,7 @@ CALL_INTERVAL = 5.0  # seconds between two calls
 DETOUR_LASTS = 3 * CALL_INTERVAL  # seconds from the last call
 SEEN_CALLS = 4096  # that are known not to be passed on again
 ECHO_TIME = CALL_INTERVAL / 2  # seconds in which an echo arrives, or not at all
+MAX_DETOURED_BYTES = 1 << 26  # of a message on a detour: agents that pass it on do not know what those of others take
 CALL_RATE, CALL_BURST = 4.0, 64  # calls that a neighbour may pass on, for each agent of the run: a second, and at once
 _CALL, _MESSAGE = range(2)  # what a box holds
 _NO_ECHO = 0
@@ -54,8 +55,8 @@ _logger = logging.getLogger(__name__)
 
 
 def max_detour_bytes(num_agents: int) -> int:
-    """Bytes that a message is longer on a detour, at most."""
-    return HEADER.size + SEAL_OVERHEAD + 5 * num_agents + 32
+    """Bytes of the longest message on a detour; two agents have none."""
+    return MAX_DETOURED_BYTES + HEADER.size + SEAL_OVERHEAD + 5 * num_agents + 32 if num_agents > 2 else 0
 
 
 class Detour(NamedTuple):
@@ -94,7 +95,7 @@ class Detours:
         """Send a message over the link, and over the detour if there is one."""
         self._send(neighbour, message)
         detour = self.detours.get(neighbour)
-        if detour is not None:
+        if detour is not None and len(message) <= MAX_DETOURED_BYTES:
             box = self._seals.close(neighbour, _MESSAGE, message)
             self._send(detour.path[1], self._encode(DETOUR, [list(detour.path), box]))
 
