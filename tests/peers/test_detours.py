@@ -155,6 +155,20 @@ def test_relays_learn_no_content_and_change_none() -> None:
         world.agents[2].receive(3, memoryview(changed), world.now)
 
 
+def test_messages_of_an_earlier_process_are_refused() -> None:
+    """Names of calls are drawn by who calls: what relays kept of a run of the same name and keys says nothing now."""
+    kept = []
+    for _ in range(2):
+        world = World(down=BOTH)
+        world.run(LINK_SILENCE + CALL_INTERVAL + 3)
+        world.agents[1].send(2, b"numbers")
+        world.deliver()
+        kept.append(next(message for k, z, message in reversed(world.passed) if (k, z) == (3, 2)))
+    assert world.arrived[2][-1] == (1, b"numbers")
+    with pytest.raises(RefusedError, match="old: a message of agent 1 by none of the latest calls"):
+        world.agents[2].receive(3, memoryview(bytearray(kept[0])), world.now)
+
+
 def edited(message: bytes, change: Any) -> memoryview:
     """A call or a detour with another body, from the same sender."""
     body = msgpack.unpackb(message[HEADER.size :])
