@@ -27,7 +27,7 @@ from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT,
 from gossamer.peers.protocol.relaying import Relays, make_boxes
 from gossamer.peers.protocol.resending import RESEND_INTERVAL
 from gossamer.peers.protocol.signatures import UNSIGNED, Keyring, derive_verify_key, make_keyring
-from gossamer.peers.protocol.wire import PAYLOAD_OFFSET
+from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, RefusedError
 from gossamer.peers.shards.shard import checkpoints_to_keep, diameter, max_step_gap
 
 RUN = "run"
@@ -228,7 +228,12 @@ class Network:
             self._maybe_die(Kill.OPENING)
         refused, now_in = sum(member.refused.values()), member.epoch
         if self.faults.down:
-            taken = self.detours[k].receive(sender, memoryview(bytearray(message)), self.now)
+            try:
+                taken = self.detours[k].receive(sender, memoryview(bytearray(message)), self.now)
+            except RefusedError as refusal:
+                if refusal.reason != "old":  # as messages for a process that has died are
+                    raise
+                taken = None
             if taken is None:
                 return
             sender, message = taken[0], bytes(taken[1])

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any
 
+import msgpack
 import pytest
 from peers.network import RUN, Faults, Network, keyring
 from peers.problems import M, problem
@@ -14,6 +15,7 @@ from gossamer.peers.protocol.detours import (
     CALL_INTERVAL,
     DETOUR_LASTS,
     LINK_SILENCE,
+    MAX_DETOURED_BYTES,
     Detours,
     max_detour_bytes,
 )
@@ -144,7 +146,7 @@ def test_relays_learn_no_content_and_change_none() -> None:
     (message,) = [message for k, z, message in world.passed if (k, z) == (1, 0)]
     assert find_kind(message) == DETOUR
     assert bytes(range(8)) not in message
-    assert len(message) <= 64 + max_detour_bytes(M)
+    assert len(message) <= 64 - MAX_DETOURED_BYTES + max_detour_bytes(M)
     world.deliver()
     (last,) = [message for k, z, message in world.passed if (k, z) == (3, 2)]
     changed = bytearray(last)
@@ -153,10 +155,22 @@ def test_relays_learn_no_content_and_change_none() -> None:
         world.agents[2].receive(3, memoryview(changed), world.now)
 
 
+def test_messages_of_an_earlier_process_are_refused() -> None:
+    """Names of calls are drawn by who calls: what relays kept of a run of the same name and keys says nothing now."""
+    kept = []
+    for _ in range(2):
+        world = World(down=BOTH)
+        world.run(LINK_SILENCE + CALL_INTERVAL + 3)
+        world.agents[1].send(2, b"numbers")
+        world.deliver()
+        kept.append(next(message for k, z, message in reversed(world.passed) if (k, z) == (3, 2)))
+    assert world.arrived[2][-1] == (1, b"numbers")
+    with pytest.raises(RefusedError, match="old: a message of agent 1 by none of the latest calls"):
+        world.agents[2].receive(3, memoryview(bytearray(kept[0])), world.now)
+
+
 def edited(message: bytes, change: Any) -> memoryview:
     """A call or a detour with another body, from the same sender."""
-    import msgpack
-
     body = msgpack.unpackb(message[HEADER.size :])
     return memoryview(bytearray(message[: HEADER.size] + msgpack.packb(change(body))))
 
@@ -173,6 +187,7 @@ def test_what_no_honest_agent_sends_is_refused() -> None:
         (lambda body: [[1, 0, 0, 2], body[1]], "malformed"),
         (lambda body: [[0, 1, 3, 2], body[1]], "malformed"),
         (lambda body: [[1, 0, 2], body[1]], "unplanned"),
+        (lambda body: [[2, 0, 3, 1], body[1]], "malformed"),  # agent 1 is not the one before on this path
         (lambda body: [[1, 0, 99], body[1]], "malformed"),
         (lambda body: [body[0], 5], "malformed"),
     ]:
@@ -191,6 +206,55 @@ def test_what_no_honest_agent_sends_is_refused() -> None:
         assert refused.value.reason == reason
     with pytest.raises(RefusedError, match="sender"):
         zero.receive(3, memoryview(bytearray(call)), world.now)
+
+
+def find_calls(world: World, k: int, z: int) -> list[bytes]:
+    """The calls that an agent has sent or passed on to another."""
+    return [message for a, b, message in world.passed if (a, b) == (k, z) and find_kind(message) == CALL]
+
+
+def test_every_agent_passes_a_call_on_once() -> None:
+    complete = {k: tuple(z for z in range(M) if z != k) for k in range(M)}
+    world = World(complete, down=BOTH)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 3)
+    for k, near in complete.items():
+        for z in near:
+            names = [msgpack.unpackb(call[HEADER.size :])[0] for call in find_calls(world, k, z)]
+            assert len(names) == len(set(names))
+    before = len(world.passed)
+    call = edited(find_calls(world, 1, 0)[0], lambda body: [bytes(16), [0, 1], *body[2:]])
+    world.agents[0].receive(1, call, world.now)  # as if it had come through agent 0 before
+    assert len(world.passed) == before
+
+
+def test_a_call_that_comes_again_or_by_another_name_begins_no_detour() -> None:
+    world = World(down=BOTH)
+    world.run(LINK_SILENCE + 1)
+    (call,) = find_calls(world, 3, 2)
+    assert world.now < LINK_SILENCE + CALL_INTERVAL
+    two = world.agents[2]
+    two.receive(3, memoryview(bytearray(call)), world.now + 0.9 * CALL_INTERVAL)
+    assert not two.detours
+    with pytest.raises(RefusedError, match="a call that agent 1 has not made"):
+        two.receive(3, edited(call, lambda body: [bytes(16), *body[1:]]), world.now + 0.9 * CALL_INTERVAL)
+    assert not two.detours
+
+
+def test_a_seal_opens_in_its_place_alone() -> None:
+    def seals(agent: int, run: str = RUN) -> Any:
+        return make_seals(keyring(agent), agent, run)
+
+    box = seals(1).close(2, 1, b"numbers")
+    assert seals(2).open(1, 1, box) == b"numbers"
+    for opener, sender, what in [
+        (seals(2), 1, 0),  # sealed as something else
+        (seals(2, "another run"), 1, 1),
+        (seals(1), 2, 1),  # sent back
+        (seals(2), 0, 1),
+        (seals(3), 1, 1),
+    ]:
+        with pytest.raises(RefusedError, match="has not closed"):
+            opener.open(sender, what, box)
 
 
 def test_calls_are_rate_limited() -> None:

@@ -1,6 +1,9 @@
 """Rows between agents without a link: sealed, passed on by others, and exact, of shards and of sites."""
 
+import json
+import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +20,22 @@ from peers.test_sites import check as check_sites
 from peers.test_sites import over as sites_over
 
 from gossamer.errors import GossamerError
+from gossamer.experiments.theory import draw_block_graph
 from gossamer.peers.local_processes import write_local_shards
 from gossamer.peers.local_requests import SERVING_FILE
+from gossamer.peers.network.keys import make_agent_keys
 from gossamer.peers.prediction import TrainedAgent, ask_neighbours
 from gossamer.peers.process import PeerOptions, run_peer, train_agent
 from gossamer.peers.progress import PeerReport
+from gossamer.peers.protocol import detours
 from gossamer.peers.protocol.wire import FRAME_HEADER, HEADER
 from gossamer.peers.shards.shard import read_shard
 from gossamer.peers.shards.sites import make_site_shard
-from gossamer.runs.deployment import Deployment
+from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.message_counts import count_messages
 from gossamer.runs.settings import Settings
-from gossamer.runs.tensors import read_tensors
+from gossamer.runs.shares import MANIFEST, write_folder
+from gossamer.runs.tensors import read_arrays, read_tensors
 
 
 def relayed(**changes: Any) -> tuple[Deployment, Settings]:
@@ -134,11 +141,56 @@ def test_sites_without_a_link_that_disagree_on_an_edge_are_told(tmp_path: Path, 
     assert any(message in str(one) for one in failures)
 
 
+def test_a_wrong_key_of_a_member_is_told(tmp_path: Path) -> None:
+    """Agent 0 knows agent 2 by what agent 1 passes on: it can say what it refuses, and of whom."""
+    deployment, settings = relayed(steps=2)
+    paths = write_sites(tmp_path, deployment, settings)
+    text, wrong = paths[0].read_text(), make_agent_keys()[0]
+    head, members = text.split("[members]\n")
+    paths[0].write_text(head + "[members]\n" + re.sub('2 = ".*"', lambda _: f'2 = "{wrong}"', members))
+    folders = shards_of(paths, tmp_path / "shards")
+    failures = in_threads(folders, PeerOptions(give_up=4.0), run=run_peer)
+    assert len(failures) == len(folders)
+    (told,) = [str(one) for one in failures if str(one).startswith("agent 0 ")]
+    assert re.search(r"for agent .*; refused \d+ of agent 1 as signature \(refused\.jsonl says more\)", told)
+    log = (folders[0] / f"run-{RUN}" / "refused.jsonl").read_text()
+    assert "agent 2 has not signed its steps of epoch 1 with the key known here" in log
+
+
 def test_sites_that_drop_edges_name_the_stranger(tmp_path: Path) -> None:
     deployment, settings = relayed(steps=2)
     path = write_sites(tmp_path, deployment, settings.model_copy(update={"lost_edges": "drop"}))[0]
     with pytest.raises(GossamerError, match=r'edges lead to agent 2, which .* lost_edges = "relay"'):
         make_site_shard(path)
+
+
+Arrays = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: {"routes": np.pad(a["routes"], ((0, 0), (0, 9)), constant_values=-1)}, "routes of 2 to 3 links"),
+        (lambda a: {"routes": a["routes"][:, :2]}, "routes of 2 to 3 links"),
+        (lambda a: {"routes": np.where(a["routes"] == 1, 3, a["routes"])}, "routes of agent 1 over its neighbours"),
+        (lambda a: {"routes": a["routes"][::-1]}, "each route once in each direction, ascending"),
+        (lambda a: {"routes": a["routes"][:-1]}, "each route once in each direction, ascending"),
+        (lambda a: {"routes": a["routes"] - 2}, "numbers -1 to 3"),
+        (lambda a: {"routes.full": a["routes.full"][:, :1]}, "int64"),
+        (lambda a: {"routes.train": a["routes.train"][:, :1], "routes.full": a["routes.full"][:, :1]}, "2 exchanges"),
+        (lambda a: {"routes.train": a["routes.train"] - 10**6}, "numbers 0 to"),
+    ],
+)
+def test_routes_of_a_shard_are_checked(tmp_path: Path, change: Callable[[Arrays], Arrays], message: str) -> None:
+    folder = write_local_shards(tmp_path, *relayed())[1]
+    manifest = json.loads((folder / MANIFEST).read_text())
+    about = {name: value for name, value in manifest.items() if name not in ("format", "checksums")}
+    arrays = read_arrays(folder / "share.safetensors")
+    write_folder(folder, "share.safetensors", arrays, about)
+    assert read_shard(folder).share.routes is not None
+    write_folder(folder, "share.safetensors", arrays | change(arrays), about)
+    with pytest.raises(GossamerError, match=f"{message}.*copy the shard again"):
+        read_shard(folder)
 
 
 def test_agents_predict_by_rows_that_others_pass_on(tmp_path: Path) -> None:
@@ -200,3 +252,24 @@ def test_rows_that_are_not_passed_on_are_named_with_their_route(tmp_path: Path) 
         "waited 2 s for agent 1 at step 0, which passes on rows by the routes 2 - 1 - 0; see" in str(one)
         for one in failures
     )
+
+
+def test_a_detour_carries_messages_that_are_too_long_for_its_own_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents 1 and 2 share most edges of a ring, and reach each other over sockets of agents 0 and 3 alone."""
+    for name, seconds in (("LINK_SILENCE", 1.0), ("CALL_INTERVAL", 0.5), ("ECHO_TIME", 0.2), ("DETOUR_LASTS", 60.0)):
+        monkeypatch.setattr(detours, name, seconds)
+    graph = draw_block_graph()
+    n = len(graph.train)
+    owner = np.where(np.arange(n) < 4, np.array([0, 0, 3, 3] + [0] * (n - 4)), 1 + np.arange(n) % 2)
+    settings = deployed(topology="ring", steps=2, hidden=32)[1]
+    deployment = make_deployment(graph, settings, assignment=owner)
+    folders = write_local_shards(tmp_path, deployment, settings)
+    for k, z in ((1, 2), (2, 1)):
+        manifest = json.loads((folders[k] / MANIFEST).read_text())
+        manifest["neighbours"][str(z)]["address"] = "127.0.0.1:1"  # nobody listens there
+        (folders[k] / MANIFEST).write_text(json.dumps(manifest))
+    expected = simulated(deployment, settings)
+    assert in_threads(folders, PeerOptions(give_up=20.0), run=run_peer) == []
+    check(folders, expected)

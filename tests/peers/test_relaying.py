@@ -37,7 +37,11 @@ def pair_keys(agent: int) -> PairKeys:
 
 
 def train(
-    deployment: Deployment, settings: Settings, overhear: Overhear = lambda planned, link, rows: rows, steps: int = 3
+    deployment: Deployment,
+    settings: Settings,
+    overhear: Overhear = lambda planned, link, rows: rows,
+    steps: int = 3,
+    boxes: type[SealedBoxes] = SealedBoxes,
 ) -> dict[int, dict[str, torch.Tensor]]:
     """Every agent's weights after some steps; `overhear` sees every message, and gives what arrives."""
     routes, finals = plan_agent_routes(deployment, settings), {}
@@ -45,7 +49,7 @@ def train(
     def program(k: int) -> Generator[PlannedExchange, Inbox, None]:
         share = replace(cut_share(deployment, settings, [k]), routes=routes[k])
         host = build_stage_host(GRAPH, share, None, settings, None)
-        relays = Relays(routes[k], host.torch_dtype, SealedBoxes(pair_keys(k), RUN, SESSION))
+        relays = Relays(routes[k], host.torch_dtype, boxes(pair_keys(k), RUN, SESSION))
         for step in range(steps):
             host, _ = yield from relays.relay(label_exchanges("train", step, training_step(host)))
         finals[k] = host.params
@@ -180,3 +184,20 @@ def test_what_a_relay_does_to_a_box_ends_the_run_and_names_the_route(kind: str) 
     ):
         train(deployment, settings, overhear)
     assert len(kept) == (2 if kind == "replayed" else 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(1e30, "too large: 1.0e"), (np.nan, "not finite"), (-np.inf, "not finite")]
+)
+def test_a_box_of_numbers_that_nobody_sends_is_refused(number: float, reason: str) -> None:
+    class Lies(SealedBoxes):
+        def close(self, path: Route, moment: Moment, content: bytes) -> bytes:
+            rows = np.frombuffer(content).copy()
+            if path[0] == 2 and moment.step:
+                rows[0] = number
+            return super().close(path, moment, rows.tobytes())
+
+    with pytest.raises(
+        GossamerError, match=rf"agent 2 has sent agent 0 rows at step 1 \(forward\) that no .* sends \({reason}"
+    ):
+        train(*line(), boxes=Lies)

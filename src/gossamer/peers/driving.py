@@ -114,12 +114,13 @@ def _describe_routes(routes: Sequence[Route]) -> str:
 
 
 def _describe_refusals(refusals: RefusalLog, agents: Sequence[int]) -> str:
-    """The refusals of these agents' messages, without those that belong to every recovery."""
-    by_sender = refusals.by_sender()
+    """The refusals of these agents' messages, without those that belong to every recovery, and of those in which anyone
+    passes on what another seems not to have signed."""
+    awaited = {str(agent) for agent in agents}
     found = [
         f"{count} of agent {agent} as {reason}"
-        for agent in agents
-        for reason, count in by_sender.get(str(agent), {}).items()
-        if reason not in RECOVERY_REASONS
+        for agent, reasons in refusals.by_sender().items()
+        for reason, count in reasons.items()
+        if (agent in awaited and reason not in RECOVERY_REASONS) or (agent != "address" and reason == "signature")
     ]
-    return f"; refused {', '.join(found)}" if found else ""
+    return f"; refused {', '.join(found)} (refused.jsonl says more)" if found else ""

@@ -162,7 +162,7 @@ def _train(
 
     largest = max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config))
     own = shard.membership
-    links = connect(largest + max_detour_bytes(own.num_agents), refusals.add)
+    links = connect(max(largest, max_detour_bytes(own.num_agents)), refusals.add)
     transport = DetouringTransport(links, own, signatures, refuse)
     try:
         member = Member(

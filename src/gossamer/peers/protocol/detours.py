@@ -11,10 +11,10 @@ call      An agent that has heard nothing of a neighbour over their link for LIN
 echo      Who is called answers over the link. A caller that was only waiting for long arithmetic hears it.
 detour    If the next call names an earlier echo, the link is down. Who is called takes the path of that call backwards:
           it sends each of its messages over the link and over the path, in a box that only the two ends can close and
-          open. A later call replaces the path; a detour that is not called for again ends.
+          open and that names the call. A later call replaces the path; a detour that is not called for again ends.
 
-A bridge has no detour: what lies behind it is waited for, as ever. Calls are rate limited, and a box travels no path
-that visits an agent twice.
+A bridge has no detour: what lies behind it is waited for, as ever, and so are messages of more than MAX_DETOURED_BYTES.
+Calls are rate limited, and a box travels no path that visits an agent twice.
 """
 
 import logging
@@ -46,6 +46,9 @@ CALL_INTERVAL = 5.0  # seconds between two calls
 DETOUR_LASTS = 3 * CALL_INTERVAL  # seconds from the last call
 SEEN_CALLS = 4096  # that are known not to be passed on again
 ECHO_TIME = CALL_INTERVAL / 2  # seconds in which an echo arrives, or not at all
+NAME_BYTES = 16  # of a call's name
+ANSWERED_CALLS = 64  # the latest calls of a neighbour, whose detours are taken
+MAX_DETOURED_BYTES = 1 << 26  # of a message on a detour: agents that pass it on do not know what those of others take
 CALL_RATE, CALL_BURST = 4.0, 64  # calls that a neighbour may pass on, for each agent of the run: a second, and at once
 _CALL, _MESSAGE = range(2)  # what a box holds
 _NO_ECHO = 0
@@ -54,14 +57,16 @@ _logger = logging.getLogger(__name__)
 
 
 def max_detour_bytes(num_agents: int) -> int:
-    """Bytes that a message is longer on a detour, at most."""
-    return HEADER.size + SEAL_OVERHEAD + 5 * num_agents + 32
+    """Bytes of the longest message on a detour; two agents have none."""
+    return MAX_DETOURED_BYTES + HEADER.size + NAME_BYTES + SEAL_OVERHEAD + 5 * num_agents + 32 if num_agents > 2 else 0
 
 
 class Detour(NamedTuple):
-    """Where messages for a neighbour go as well."""
+    """Where messages for a neighbour go as well, and the name of its call, which they bear: it made that up itself, so
+    that none of them are of an earlier run."""
 
     path: Route
+    call: bytes
     until: float
 
 
@@ -83,6 +88,7 @@ class Detours:
         self._neighbours, self._send = tuple(sorted(neighbours)), send
         self._heard = dict.fromkeys(self._neighbours, now)  # when, over the link
         self._called: dict[int, float] = {}
+        self._calls: dict[int, deque[bytes]] = {z: deque(maxlen=ANSWERED_CALLS) for z in self._neighbours}
         self._heard_echoes: dict[int, int] = {}  # the last of each neighbour
         self._echoes: dict[int, tuple[int, float]] = {}  # the last for each neighbour, and when it was sent first
         self._seen: deque[bytes] = deque(maxlen=SEEN_CALLS)
@@ -94,8 +100,8 @@ class Detours:
         """Send a message over the link, and over the detour if there is one."""
         self._send(neighbour, message)
         detour = self.detours.get(neighbour)
-        if detour is not None:
-            box = self._seals.close(neighbour, _MESSAGE, message)
+        if detour is not None and len(message) <= MAX_DETOURED_BYTES:
+            box = self._seals.close(neighbour, _MESSAGE, detour.call + message)
             self._send(detour.path[1], self._encode(DETOUR, [list(detour.path), box]))
 
     def receive(self, sender: int, message: memoryview, now: float) -> tuple[int, memoryview] | None:
@@ -135,8 +141,9 @@ class Detours:
                 now - self._heard[neighbour],
             )
         self._called[neighbour] = now
-        name = secrets.token_bytes(16)
+        name = secrets.token_bytes(NAME_BYTES)
         self._seen.append(name)
+        self._calls[neighbour].append(name)
         content = name + _ECHO.pack(self._heard_echoes.get(neighbour, _NO_ECHO))
         self._pass_call(name, [self._agent], neighbour, self._seals.close(neighbour, _CALL, content))
 
@@ -148,7 +155,9 @@ class Detours:
 
     def _on_call(self, sender: int, message: memoryview, now: float) -> None:
         body = self._decode(sender, message)
-        if not (isinstance(body, list) and len(body) == 4 and isinstance(body[0], bytes) and len(body[0]) == 16):
+        if not (
+            isinstance(body, list) and len(body) == 4 and isinstance(body[0], bytes) and len(body[0]) == NAME_BYTES
+        ):
             raise RefusedError("malformed", "a call")
         name, path, target, box = body
         if not (self._is_path(path) and path[-1] == sender and self._is_agent(target) and isinstance(box, bytes)):
@@ -178,20 +187,20 @@ class Detours:
             echo, sent_at = self._echoes[caller] = 1 + secrets.randbits(62), now
             self._end_detour(caller)
         elif now >= sent_at + ECHO_TIME:
-            self._begin_detour(caller, path[::-1], now)
+            self._begin_detour(caller, Detour(path[::-1], name, now + DETOUR_LASTS))
         self._send(caller, HEADER.pack(WIRE_VERSION, ECHO, self._agent, digest_run(self._run), echo))
 
-    def _begin_detour(self, neighbour: int, path: Route, now: float) -> None:
+    def _begin_detour(self, neighbour: int, detour: Detour) -> None:
         known = self.detours.get(neighbour)
-        if known is None or known.path != path:
+        if known is None or known.path != detour.path:
             _logger.info(
                 "agent %d sends agent %d its messages over agent %s, too: their link is down",
                 self._agent,
                 neighbour,
-                ", ".join(map(str, path[1:-1])),
+                ", ".join(map(str, detour.path[1:-1])),
             )
-        self.detours[neighbour] = Detour(path, now + DETOUR_LASTS)
-        self.wake_at = min(self.wake_at, now + DETOUR_LASTS)
+        self.detours[neighbour] = detour
+        self.wake_at = min(self.wake_at, detour.until)
 
     def _end_detour(self, neighbour: int) -> None:
         if self.detours.pop(neighbour, None) is not None:
@@ -214,7 +223,10 @@ class Detours:
             return None
         if path[0] not in self._heard:
             raise RefusedError("unplanned", f"a message of agent {path[0]}, which is no neighbour")
-        return path[0], memoryview(bytearray(self._seals.open(path[0], _MESSAGE, box)))
+        content = self._seals.open(path[0], _MESSAGE, box)
+        if content[:NAME_BYTES] not in self._calls[path[0]]:
+            raise RefusedError("old", f"a message of agent {path[0]} by none of the latest calls")
+        return path[0], memoryview(bytearray(content))[NAME_BYTES:]
 
     def _encode(self, kind: int, body: object) -> bytes:
         return HEADER.pack(WIRE_VERSION, kind, self._agent, digest_run(self._run), 0) + pack_value(body)

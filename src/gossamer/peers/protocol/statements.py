@@ -198,7 +198,7 @@ class StatementTable:
         body, signature = statement.content[:end], statement.content[end:]
         if not signatures.verifies(statement.agent, bind_to_run(self._membership.run, body), signature):
             what = "that it is done" if statement.epoch is None else f"its steps of epoch {statement.epoch}"
-            raise RefusedError("signature", f"agent {statement.agent} has not signed {what}")
+            raise RefusedError("signature", f"agent {statement.agent} has not signed {what} with the key known here")
 
     def _collect_contents(self) -> None:
         self.contents = tuple(one.content for table in (self.restorable, self.done) for one in table.values())
