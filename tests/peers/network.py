@@ -207,7 +207,7 @@ class Network:
         def over_link(receiver: int, message: bytes) -> None:
             self._sends(k, receiver, message)
 
-        self.detours[k] = Detours(k, M, self.neighbours[k], RUN, seals, over_link, self.now)
+        self.detours[k] = Detours(k, M, self.neighbours[k], RUN, seals, over_link, self.now, 1 << 20)
         self.members[k] = Member(
             config,
             self.disks[k],

@@ -9,13 +9,15 @@ from peers.network import RUN, Faults, Network, keyring
 from peers.problems import M, problem
 from peers.schedules import check
 
+from gossamer.peers.protocol import detours
 from gossamer.peers.protocol.boxes import make_seals
 from gossamer.peers.protocol.detours import (
     CALL_BURST,
     CALL_INTERVAL,
     DETOUR_LASTS,
     LINK_SILENCE,
-    MAX_DETOURED_BYTES,
+    MAX_PARTS,
+    PART_BYTES,
     Detours,
     max_detour_bytes,
 )
@@ -30,7 +32,10 @@ RING: Links = {0: (1, 3), 1: (0, 2), 2: (1, 3), 3: (0, 2)}
 class World:
     """Agents with nothing but their detours, on one clock; messages arrive at once, except over links that are down."""
 
-    def __init__(self, links: Links = RING, down: tuple[tuple[int, int], ...] = (), signed: bool = True) -> None:
+    def __init__(
+        self, links: Links = RING, down: tuple[tuple[int, int], ...] = (), signed: bool = True, largest: int = 1 << 20
+    ) -> None:
+        self.largest = largest
         self.down, self.now = set(down), 0.0
         self.waiting: deque[tuple[int, int, bytes]] = deque()
         self.busy: set[int] = set()  # agents that read nothing
@@ -45,7 +50,7 @@ class World:
             if (k, z) not in self.down:
                 self.waiting.append((k, z, message))
 
-        return Detours(k, M, near, RUN, make_seals(keyring(k) if signed else UNSIGNED, k, RUN), send, 0.0)
+        return Detours(k, M, near, RUN, make_seals(keyring(k) if signed else UNSIGNED, k, RUN), send, 0.0, self.largest)
 
     def deliver(self) -> None:
         kept = deque[tuple[int, int, bytes]]()
@@ -146,7 +151,7 @@ def test_relays_learn_no_content_and_change_none() -> None:
     (message,) = [message for k, z, message in world.passed if (k, z) == (1, 0)]
     assert find_kind(message) == DETOUR
     assert bytes(range(8)) not in message
-    assert len(message) <= 64 - MAX_DETOURED_BYTES + max_detour_bytes(M)
+    assert len(message) <= 64 - PART_BYTES + max_detour_bytes(M)
     world.deliver()
     (last,) = [message for k, z, message in world.passed if (k, z) == (3, 2)]
     changed = bytearray(last)
@@ -167,6 +172,36 @@ def test_messages_of_an_earlier_process_are_refused() -> None:
     assert world.arrived[2][-1] == (1, b"numbers")
     with pytest.raises(RefusedError, match="old: a message of agent 1 by none of the latest calls"):
         world.agents[2].receive(3, memoryview(bytearray(kept[0])), world.now)
+
+
+def test_long_messages_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detours, "PART_BYTES", 10)
+    world = World(down=BOTH, largest=95)
+    world.run(LINK_SILENCE + CALL_INTERVAL + 3, talks=False)
+    world.run(CALL_INTERVAL, talks=False)
+    assert world.paths()[1][2] == (1, 0, 3, 2)
+    for length in (0, 9, 10, 11, 95):
+        world.agents[1].send(2, bytes(range(length)))
+        world.deliver()
+    assert [message for _, message in world.arrived[2]] == [bytes(range(length)) for length in (9, 10, 11, 95)]
+    world.arrived[2].clear()
+    world.agents[1].send(2, bytes(range(95)))
+    world.waiting.remove(next(one for one in list(world.waiting)[4:] if one[1] == 0))  # a part is lost, the message too
+    world.agents[1].send(2, b"another")
+    world.deliver()
+    assert world.arrived[2] == [(1, b"another")]
+    world.agents[1].send(2, bytes(101))
+    with pytest.raises(RefusedError, match="part 0 of 11"):
+        world.deliver()
+
+
+def test_messages_of_too_many_parts_wait_for_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detours, "PART_BYTES", 10)
+    world = World(down=BOTH)
+    world.run(LINK_SILENCE + 2 * CALL_INTERVAL + 3, talks=False)
+    world.passed.clear()
+    world.agents[1].send(2, bytes(10 * MAX_PARTS + 1))
+    assert [(k, z) for k, z, _ in world.passed] == [(1, 2)]
 
 
 def edited(message: bytes, change: Any) -> memoryview:

@@ -260,6 +260,7 @@ def test_a_detour_carries_messages_that_are_too_long_for_its_own_links(
     """Agents 1 and 2 share most edges of a ring, and reach each other over sockets of agents 0 and 3 alone."""
     for name, seconds in (("LINK_SILENCE", 1.0), ("CALL_INTERVAL", 0.5), ("ECHO_TIME", 0.2), ("DETOUR_LASTS", 60.0)):
         monkeypatch.setattr(detours, name, seconds)
+    monkeypatch.setattr(detours, "PART_BYTES", 4000)
     graph = draw_block_graph()
     n = len(graph.train)
     owner = np.where(np.arange(n) < 4, np.array([0, 0, 3, 3] + [0] * (n - 4)), 1 + np.arange(n) % 2)

@@ -20,8 +20,10 @@ class DetouringTransport:
         transport: Transport,
         membership: Membership,
         signatures: Signatures,
+        largest: int,
         on_refused: Callable[[int, RefusedError], None],
     ) -> None:
+        """No message for this agent has more than `largest` bytes."""
         own = membership.agent
         seals = make_seals(signatures, own, membership.run)
         self._transport, self._on_refused = transport, on_refused
@@ -33,6 +35,7 @@ class DetouringTransport:
             seals,
             transport.send,
             time.monotonic(),
+            largest,
         )
         self._refused = Counter[str]()
 

@@ -163,7 +163,7 @@ def _train(
     largest = max(PAYLOAD_OFFSET + work.max_message_bytes, max_status_bytes(config))
     own = shard.membership
     links = connect(max(largest, max_detour_bytes(own.num_agents)), refusals.add)
-    transport = DetouringTransport(links, own, signatures, refuse)
+    transport = DetouringTransport(links, own, signatures, largest, refuse)
     try:
         member = Member(
             config,

@@ -13,7 +13,10 @@ detour    If the next call names an earlier echo, the link is down. Who is calle
           it sends each of its messages over the link and over the path, in a box that only the two ends can close and
           open and that names the call. A later call replaces the path; a detour that is not called for again ends.
 
-A bridge has no detour: what lies behind it is waited for, as ever, and so are messages of more than MAX_DETOURED_BYTES.
+Agents on the way take messages no longer than they need themselves, so that longer ones go in parts, a box each. Parts
+keep their order as long as none is lost; else the message is lost, and requested again as on any link.
+
+A bridge has no detour: what lies behind it is waited for, as ever, and so are messages of more than MAX_PARTS parts.
 Calls are rate limited, and a box travels no path that visits an agent twice.
 """
 
@@ -48,17 +51,20 @@ SEEN_CALLS = 4096  # that are known not to be passed on again
 ECHO_TIME = CALL_INTERVAL / 2  # seconds in which an echo arrives, or not at all
 NAME_BYTES = 16  # of a call's name
 ANSWERED_CALLS = 64  # the latest calls of a neighbour, whose detours are taken
-MAX_DETOURED_BYTES = 1 << 26  # of a message on a detour: agents that pass it on do not know what those of others take
+PART_BYTES = 1 << 20  # of a message on a detour, that every agent takes
+MAX_PARTS = 48  # of a message, fewer than may wait on a link
 CALL_RATE, CALL_BURST = 4.0, 64  # calls that a neighbour may pass on, for each agent of the run: a second, and at once
 _CALL, _MESSAGE = range(2)  # what a box holds
 _NO_ECHO = 0
 _ECHO = struct.Struct("<Q")
+_PART = struct.Struct("<QII")  # the message's number, the part's, and how many there are
 _logger = logging.getLogger(__name__)
 
 
 def max_detour_bytes(num_agents: int) -> int:
-    """Bytes of the longest message on a detour; two agents have none."""
-    return MAX_DETOURED_BYTES + HEADER.size + NAME_BYTES + SEAL_OVERHEAD + 5 * num_agents + 32 if num_agents > 2 else 0
+    """Bytes of the longest part of a message on a detour; two agents have none."""
+    around = HEADER.size + NAME_BYTES + _PART.size + SEAL_OVERHEAD + 5 * num_agents + 32
+    return PART_BYTES + around if num_agents > 2 else 0
 
 
 class Detour(NamedTuple):
@@ -68,6 +74,14 @@ class Detour(NamedTuple):
     path: Route
     call: bytes
     until: float
+
+
+class _Parts(NamedTuple):
+    """The first parts of a message that is arriving on a detour."""
+
+    number: int  # of the message
+    num_parts: int
+    parts: list[bytes]
 
 
 class Detours:
@@ -82,8 +96,9 @@ class Detours:
         seals: Seals,
         send: Callable[[int, bytes], None],
         now: float,
+        largest: int,
     ) -> None:
-        """`send` takes messages for the links."""
+        """`send` takes messages for the links; no message for this agent has more than `largest` bytes."""
         self._agent, self._num_agents, self._run, self._seals = agent, num_agents, run, seals
         self._neighbours, self._send = tuple(sorted(neighbours)), send
         self._heard = dict.fromkeys(self._neighbours, now)  # when, over the link
@@ -93,6 +108,9 @@ class Detours:
         self._echoes: dict[int, tuple[int, float]] = {}  # the last for each neighbour, and when it was sent first
         self._seen: deque[bytes] = deque(maxlen=SEEN_CALLS)
         self._limits = {z: TokenBucket(now, CALL_RATE * num_agents, CALL_BURST * num_agents) for z in self._neighbours}
+        self._sent = 0  # messages on detours
+        self._most_parts = min(MAX_PARTS, -(-largest // PART_BYTES))
+        self._arriving: dict[int, _Parts] = {}
         self.detours: dict[int, Detour] = {}
         self.wake_at = now + LINK_SILENCE
 
@@ -100,8 +118,14 @@ class Detours:
         """Send a message over the link, and over the detour if there is one."""
         self._send(neighbour, message)
         detour = self.detours.get(neighbour)
-        if detour is not None and len(message) <= MAX_DETOURED_BYTES:
-            box = self._seals.close(neighbour, _MESSAGE, detour.call + message)
+        count = -(-len(message) // PART_BYTES)
+        if detour is None or count > MAX_PARTS:
+            return
+        self._sent += 1
+        for number in range(count):
+            part = message[number * PART_BYTES : (number + 1) * PART_BYTES]
+            content = detour.call + _PART.pack(self._sent, number, count) + part
+            box = self._seals.close(neighbour, _MESSAGE, content)
             self._send(detour.path[1], self._encode(DETOUR, [list(detour.path), box]))
 
     def receive(self, sender: int, message: memoryview, now: float) -> tuple[int, memoryview] | None:
@@ -226,7 +250,25 @@ class Detours:
         content = self._seals.open(path[0], _MESSAGE, box)
         if content[:NAME_BYTES] not in self._calls[path[0]]:
             raise RefusedError("old", f"a message of agent {path[0]} by none of the latest calls")
-        return path[0], memoryview(bytearray(content))[NAME_BYTES:]
+        return self._join(path[0], content[NAME_BYTES:])
+
+    def _join(self, sender: int, content: bytes) -> tuple[int, memoryview] | None:
+        """The message that a part completes, if it does."""
+        if len(content) < _PART.size:
+            raise RefusedError("malformed", "a part of a message")
+        number, index, count = _PART.unpack_from(content)
+        if not 0 <= index < count <= self._most_parts:
+            raise RefusedError("malformed", f"part {index} of {count}")
+        known = self._arriving.pop(sender, None)
+        if index == 0:
+            known = _Parts(number, count, [])
+        if known is None or (known.number, known.num_parts, len(known.parts)) != (number, count, index):
+            return None  # parts before it are lost
+        known.parts.append(content[_PART.size :])
+        if index + 1 < count:
+            self._arriving[sender] = known
+            return None
+        return sender, memoryview(bytearray(b"".join(known.parts)))
 
     def _encode(self, kind: int, body: object) -> bytes:
         return HEADER.pack(WIRE_VERSION, kind, self._agent, digest_run(self._run), 0) + pack_value(body)
