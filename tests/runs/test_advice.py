@@ -46,10 +46,13 @@ def test_skew_is_nought_for_agents_alike_and_large_for_classes_apart() -> None:
         ({"layers": "gat/gcn", "heads": 4, "shift": "random-walk"}, None),
         ({"layers": "gat", "privacy": "edge:epsilon=8,delta=1e-5,noise=9"}, "layers = 'gat' has no effect: private"),
         ({"layers": "gcn", "privacy": "edge:epsilon=8,delta=1e-5,noise=9"}, None),
+        ({"missing": "last"}, "missing = 'last' has no effect"),
+        ({"topology": "one-peer", "max_age": 3}, "max_age = 3 has no effect"),
+        ({"topology": "failing:0.1", "missing": "last", "max_age": 3}, None),
     ],
     ids=str,
 )
-def test_options_that_no_layer_has_are_warned_of(options: dict[str, Any], warned: str | None) -> None:
+def test_options_without_effect_are_warned_of(options: dict[str, Any], warned: str | None) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GossamerWarning)
         api.train("digits", agents=2, **{**SHORT, **options})

@@ -28,6 +28,7 @@ from gossamer.runs.toml_files import read_settings
             {"topology": "stair"},
             "topology = 'stair': input should be 'admm', 'needed', 'complete', 'ring', 'line', 'star'",
         ),
+        ({"topology": "faling:0.3"}, r"'switching:FILE'; did you mean 'failing'\?"),
         ({"score": "auc"}, "score = 'auc': input should be 'auto', 'accuracy', 'macro_f1', .* or 'r2'"),
         ({"gap": 0}, "gap = 0: input should be greater than 0"),
         ({"gap": 1.01}, "gap = 1.01: input should be less than or equal to 1"),

@@ -60,6 +60,7 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
     warn_of_skewed_labels(deployment, settings)
     warn_of_consensus(settings)
     warn_of_noise(int(deployment.graph.train.sum()), settings)
+    warn_of_links_that_stay(deployment, settings)
     if settings.privacy_spec is None:
         warn_of_unused_options(settings)
         warn_of_edge_weights(deployment, settings)
@@ -70,6 +71,21 @@ def warn_before_training(deployment: Deployment, settings: Settings) -> None:
             GossamerWarning,
             stacklevel=2,
         )
+
+
+def warn_of_links_that_stay(deployment: Deployment, settings: Settings) -> None:
+    """Options of boundary rows over links that may be down."""
+    if deployment.deliveries is not None and deployment.deliveries.rows_change:
+        return
+    for name in ("missing", "max_age"):
+        value = getattr(settings, name)
+        if value != Settings.model_fields[name].default:
+            warnings.warn(
+                f"{name} = {value!r} has no effect: boundary rows of topology = {settings.topology!r} take links that "
+                "stay; leave it out, or take failing:P or switching:FILE (gossamer docs topology)",
+                GossamerWarning,
+                stacklevel=3,
+            )
 
 
 def warn_of_unused_options(settings: Settings) -> None:

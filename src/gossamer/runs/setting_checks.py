@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gossamer.choices import TOPOLOGY_NAMES
+from gossamer.choices import SEQUENCE_FORMS, TOPOLOGY_NAMES, Choices, suggest
 from gossamer.errors import GossamerError, shown
 from gossamer.layer_specs import MOST_LAYERS
 from gossamer.runs.hints import make_hint
@@ -47,11 +47,13 @@ def check_topology(value: str) -> str:
     from gossamer.runs.link_sequences import parse_sequence
 
     try:
-        if parse_sequence(value) is None:
-            TOPOLOGY_NAMES.check(value)
+        if parse_sequence(value) is not None or value in TOPOLOGY_NAMES.names:
+            return value
     except GossamerError as error:
         raise ValueError(str(error)) from None
-    return value
+    known = Choices(dict.fromkeys((*TOPOLOGY_NAMES.names, *SEQUENCE_FORMS.names), ""))
+    kind, kinds = value.partition(":")[0], [name.partition(":")[0] for name in known.names]
+    raise ValueError(f"input should be {known.list_names()}{suggest(kind, kinds)}")
 
 
 def check_compression(value: str) -> str:
