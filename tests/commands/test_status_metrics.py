@@ -105,6 +105,7 @@ def test_json_has_the_keys_of_folders(closed: str) -> None:
         "score": 0.5,
         "waiting_for": [1],
         "waited": 1.5,
+        "detours": {},
         "epoch": 2,
         "refused": 4,
         "report_age": None,
