@@ -170,7 +170,7 @@ gossamer.map = function (element, spec) {
     const lacking = names.length ? ` \u00b7 missing: ${names.slice(0, 8).join(", ")}${names.length > 8 ? " \u2026" : ""}` : "";
     setText(tally, `${now.agents.length} agents, ${now.links.length} links${lacking}`);
     const points = place(width, height, radius);
-    const most = Math.max(1, ...now.links.map((one) => one.bytes));
+    const most = now.links.reduce((largest, one) => Math.max(largest, one.bytes), 1);
     const longestWait = Math.max(now.longWait, ...now.links.map((one) => one.waited || 0));
     const thickest = Math.min(9, 0.6 * radius, 60 / Math.sqrt(Math.max(1, now.links.length)));
     svg.classList.toggle("dense", now.links.length > gossamer.DENSE_LINKS);
