@@ -181,7 +181,7 @@ def test_a_run_that_never_changed_is_replayed(tmp_path: Path) -> None:
 
 def test_an_agent_that_joins_is_replayed(tmp_path: Path) -> None:
     """It declares its edges, and takes over a neighbour's weights."""
-    folders, keys = write_changing(tmp_path, 3, 1, steps=240, measure="none", evaluate_every=60)
+    folders, keys = write_changing(tmp_path, 3, 1, steps=800, measure="none", evaluate_every=60)
     with Agents(folders) as agents:
         for folder in folders[:3]:
             add_admitted(folder, keys[3])

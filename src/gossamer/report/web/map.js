@@ -171,7 +171,7 @@ gossamer.map = function (element, spec) {
     setText(tally, `${now.agents.length} agents, ${now.links.length} links${lacking}`);
     const points = place(width, height, radius);
     const most = now.links.reduce((largest, one) => Math.max(largest, one.bytes), 1);
-    const longestWait = Math.max(now.longWait, ...now.links.map((one) => one.waited || 0));
+    const longestWait = now.links.reduce((longest, one) => Math.max(longest, one.waited || 0), now.longWait);
     const thickest = Math.min(9, 0.6 * radius, 60 / Math.sqrt(Math.max(1, now.links.length)));
     svg.classList.toggle("dense", now.links.length > gossamer.DENSE_LINKS);
     const kept = new Set();
@@ -207,7 +207,7 @@ gossamer.map = function (element, spec) {
       }
     }
     if (!marks.has(current) && now.agents.length) setCurrent(now.agents[0].agent);
-    setText(widest, `up to ${gossamer.bytes(Math.max(0, ...now.links.map((one) => one.bytes)))}`);
+    setText(widest, `up to ${gossamer.bytes(now.links.reduce((largest, one) => Math.max(largest, one.bytes), 0))}`);
     setText(longest, gossamer.seconds(longestWait));
     waitKey.hidden = now.links.length > 0 && now.links.every((one) => !gossamer.known(one.waited));
     addedKey.hidden = !now.links.some((one) => one.added);
