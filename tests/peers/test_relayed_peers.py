@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from peers.harness import check, deployed, in_threads, over, simulated, state_fo
 from peers.memory import Hub, InMemory
 from peers.processes import Agents, wait_until
 from peers.test_peers_keep_best import simulated as trained_alone
-from peers.test_sites import RUN, shards_of, write_sites
+from peers.test_sites import RUN, shards_of, train_with_deaths, write_sites
 from peers.test_sites import check as check_sites
 from peers.test_sites import over as sites_over
 
@@ -101,18 +100,7 @@ def test_sites_plan_in_float64_what_they_train_in_float32(tmp_path: Path) -> Non
 def test_sites_that_relay_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:
     deployment, settings = relayed(steps=120, checkpoint_every=20, evaluate_every=100)
     folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
-    kept = [folder / f"run-{RUN}" for folder in folders]
-    with Agents(folders) as agents:
-        agents.start_all()
-        wait_until((kept[1] / "epoch").exists, "the first epoch opens")
-        agents.signal(1, signal.SIGKILL)  # a relay, before it has planned, or just after
-        agents.wait_killed(1)
-        agents.start(1)
-        wait_until((kept[2] / "checkpoint-40.safetensors").exists, "the training goes on")
-        agents.signal(2, signal.SIGKILL)
-        agents.wait_killed(2)
-        agents.start(2)
-        agents.wait_finished()
+    train_with_deaths(folders)  # of agents 1 and 2, which pass rows on
     check_sites(folders, simulated(deployment, settings))
 
 

@@ -177,14 +177,13 @@ def test_sample_weights_of_a_site_are_in_its_shard(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_site_shard(folder).data.sample_weights, weights)
 
 
-def test_sites_over_the_network_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:
-    deployment, settings = deployed(steps=200, checkpoint_every=20, evaluate_every=100)
-    folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
+def train_with_deaths(folders: list[Path]) -> None:
+    """Two sites die and start again: one before it has planned, or just after, the other while it trains."""
     kept = [folder / f"run-{RUN}" for folder in folders]
     with Agents(folders) as agents:
         agents.start_all()
         wait_until((kept[1] / "epoch").exists, "the first epoch opens")
-        agents.signal(1, signal.SIGKILL)  # before it has planned, or just after
+        agents.signal(1, signal.SIGKILL)
         agents.wait_killed(1)
         agents.start(1)
         wait_until((kept[2] / "checkpoint-40.safetensors").exists, "the training goes on")
@@ -192,6 +191,12 @@ def test_sites_over_the_network_survive_a_death_while_they_plan_and_after(tmp_pa
         agents.wait_killed(2)
         agents.start(2)
         agents.wait_finished()
+
+
+def test_sites_over_the_network_survive_a_death_while_they_plan_and_after(tmp_path: Path) -> None:
+    deployment, settings = deployed(steps=200, checkpoint_every=20, evaluate_every=100)
+    folders = shards_of(write_sites(tmp_path, deployment, settings), tmp_path / "shards")
+    train_with_deaths(folders)
     check(folders, simulated(deployment, settings))
 
 

@@ -14,7 +14,7 @@ from gossamer.agents import Outbox, training_step
 from gossamer.agents.exchange import join_parts
 from gossamer.engines.simulation import run_together
 from gossamer.errors import GossamerError
-from gossamer.runs.deployment import make_deployment
+from gossamer.runs.deployment import Deployment, make_deployment
 from gossamer.runs.hosts import build_host
 from gossamer.runs.message_counts import between_hosts, count_messages
 from gossamer.runs.settings import Settings, make_settings
@@ -220,6 +220,20 @@ def test_counted_messages_are_those_that_are_sent(options: dict[str, Any]) -> No
     assert totals["forward"]["rows"] <= totals["evaluation"]["rows"] <= totals["paper"]["rows"]
 
 
+def send_between(d: Deployment, s: Settings, grouping: list[list[int]]) -> tuple[dict[str, int], np.ndarray]:
+    """Bytes of a step between hosts of groups of agents by phase, as they are sent, and the host of each agent."""
+    hosting = np.empty(d.num_agents, dtype=np.int64)
+    for number, group in enumerate(grouping):
+        hosting[group] = number
+    seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
+
+    def note(outbox: Outbox) -> None:
+        seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
+
+    run_together([watched(training_step(build_host(d, s, group, hosting)), note) for group in grouping])
+    return seen, hosting
+
+
 @pytest.mark.parametrize("grouping", [[[0, 1, 2, 3]], [[0, 1], [2, 3]], [[0], [1, 3], [2]]], ids=str)
 @pytest.mark.parametrize(
     "options",
@@ -237,14 +251,6 @@ def test_bytes_between_hosts_are_those_that_are_sent(grouping: list[list[int]], 
     case = make_case(n=40)
     s = settings(topology="ring", **options)
     d = make_deployment(case.graph, s, assignment=case.owner)
-    hosting = np.empty(4, dtype=np.int64)
-    for number, group in enumerate(grouping):
-        hosting[group] = number
-    seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
-
-    def note(outbox: Outbox) -> None:
-        seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
-
-    run_together([watched(training_step(build_host(d, s, group, hosting)), note) for group in grouping])
+    seen, hosting = send_between(d, s, grouping)
     assert seen == between_hosts(d, s, hosting)
     assert (seen["consensus"] > 0) == (len(grouping) > 1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.cases import Case, make_case, watched
+from runs.test_deployment import send_between
 
 from gossamer import topology
 from gossamer.agents import Outbox, host, training_step
@@ -123,15 +124,8 @@ def test_rows_and_their_hops_are_those_of_the_routes() -> None:
 @pytest.mark.parametrize("grouping", [[[0, 1], [2, 3]], [[0], [1, 3], [2]]], ids=str)
 def test_hosts_send_directly_what_peers_relay(grouping: list[list[int]]) -> None:
     case, s = make_case(n=40), settings()
-    d, hosting = deploy(case, s), np.empty(4, dtype=np.int64)
-    for number, group in enumerate(grouping):
-        hosting[group] = number
-    seen = dict.fromkeys(("forward", "backward", "consensus"), 0)
-
-    def note(outbox: Outbox) -> None:
-        seen[str(outbox.phase)] += sum(join_parts(message).nbytes for message in outbox.messages.values())
-
-    run_together([watched(training_step(build_host(d, s, group, hosting)), note) for group in grouping])
+    d = deploy(case, s)
+    seen, hosting = send_between(d, s, grouping)
     assert seen == between_hosts(d, s, hosting)
 
 

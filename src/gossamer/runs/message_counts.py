@@ -76,18 +76,17 @@ def _bytes_between(deployment: Deployment, settings: Settings, hosting: NDArray[
 def count_messages(deployment: Deployment, settings: Settings) -> MessageCounts:
     """Messages of one step (`_count_step`); where links change, the mean over the topologies or over the steps of a
     sequence, rounded."""
-    if deployment.deliveries is not None:
-        whole, traffic = (
-            _count_step(deployment, settings),
-            _training_traffic(deployment, settings, deployment.assignment),
-        )
-        return count_changing(whole, deployment, traffic, settings.steps, settings.consensus_every)
-    counts = [_count_step(deployment.at(number), settings) for number in range(len(deployment.topologies))]
+    parts = [deployment.at(number) for number in range(len(deployment.topologies))]
+    traffic = [_training_traffic(part, settings, part.assignment) for part in parts]
+    counts = [_count_step(part, settings, between) for part, between in zip(parts, traffic, strict=True)]
+    if deployment.deliveries is not None:  # of one topology
+        return count_changing(counts[0], deployment, traffic[0], settings.steps, settings.consensus_every)
     return counts[0] if len(counts) == 1 else _average(counts)
 
 
-def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
-    """Messages of one step by phase, of one evaluation, by link, and as the paper counts.
+def _count_step(deployment: Deployment, settings: Settings, between: RowTraffic) -> MessageCounts:
+    """Messages of one step by phase, of one evaluation, by link, and as the paper counts, from the training step's
+    forward pass `between` agents.
 
     A row is one vertex's vector; in consensus it is one agent's weights, or its tracker. A relayed row counts on every
     link of its route; `relayed` has those of both passes. The paper's count is B_kz rows for every propagation and
@@ -95,7 +94,6 @@ def _count_step(deployment: Deployment, settings: Settings) -> MessageCounts:
     example. `plain` has the bytes of the same step in float32, neither compressed nor tracked.
     """
     routes = deployment.topologies[0].routes
-    between = _training_traffic(deployment, settings, deployment.assignment)
     training = between.over_links(routes)
     relayed = between.select_relayed(routes)
     hops = relayed.over_links(routes)
