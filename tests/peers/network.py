@@ -20,11 +20,11 @@ from peers.memberships import make_membership
 from peers.memo import Stage, memoise_program, train_and_close
 from peers.problems import M, Problem
 
-from gossamer.peers.protocol.boxes import make_seals
+from gossamer.peers.protocol.boxes import make_boxes, make_seals
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.detours import Detours
 from gossamer.peers.protocol.member import DEPARTURE_TIMEOUT, ISOLATION_TIMEOUT, Member
-from gossamer.peers.protocol.relaying import Relays, make_boxes
+from gossamer.peers.protocol.relaying import Relays
 from gossamer.peers.protocol.resending import RESEND_INTERVAL
 from gossamer.peers.protocol.signatures import UNSIGNED, Keyring, derive_verify_key, make_keyring
 from gossamer.peers.protocol.wire import PAYLOAD_OFFSET, RefusedError

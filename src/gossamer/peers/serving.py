@@ -25,11 +25,11 @@ from gossamer.peers.evaluation import ReceivedRows, receive_rows
 from gossamer.peers.local_requests import LocalRequests, answer
 from gossamer.peers.program import label_exchanges, list_expected
 from gossamer.peers.protocol import wire
-from gossamer.peers.protocol.boxes import Boxes
+from gossamer.peers.protocol.boxes import Boxes, make_boxes
 from gossamer.peers.protocol.config import ProtocolConfig
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.member import Member
-from gossamer.peers.protocol.relaying import Relays, make_boxes
+from gossamer.peers.protocol.relaying import Relays
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.results import name_rows
 from gossamer.peers.shards.membership import Membership

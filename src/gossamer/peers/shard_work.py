@@ -21,10 +21,11 @@ from gossamer.peers.checkpoints import CheckpointStore
 from gossamer.peers.evaluation import make_evaluation
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.program import Value, closing_step, label_exchanges, make_schedule, train_from
+from gossamer.peers.protocol.boxes import make_boxes
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.pads import PairKeys, Senders, SessionPads, make_pair_keys
-from gossamer.peers.protocol.relaying import Relays, make_boxes
+from gossamer.peers.protocol.relaying import Relays
 from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position
 from gossamer.peers.recorder import Recorder

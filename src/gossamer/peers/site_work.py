@@ -27,10 +27,11 @@ from gossamer.model import Params
 from gossamer.peers.checkpoints import EpochStore
 from gossamer.peers.evaluation_log import EvaluationLog
 from gossamer.peers.program import label_exchanges, list_expected
+from gossamer.peers.protocol.boxes import make_boxes
 from gossamer.peers.protocol.config import RecoveryStore
 from gossamer.peers.protocol.exchanges import ExpectedMessages, PlannedExchange, Program
 from gossamer.peers.protocol.pads import make_pair_keys
-from gossamer.peers.protocol.relaying import Relays, make_boxes
+from gossamer.peers.protocol.relaying import Relays
 from gossamer.peers.protocol.signatures import SIGNATURE_SIZE, UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import Position, RefusedError
 from gossamer.peers.sender_lists import SenderLists, expect_lists, flood_lists

@@ -103,6 +103,13 @@ class SealedBoxes:
         return hashlib.blake2b(label, digest_size=32, key=self._keys[other], person=_PERSON).digest()
 
 
+def make_boxes(signatures: Signatures, agent: int, run: str, session: bytes) -> Boxes:
+    """The boxes of an agent in a session; open ones where agents have no keys."""
+    if signatures is UNSIGNED:
+        return OpenBoxes(SealedBoxes.overhead)
+    return SealedBoxes(make_pair_keys(signatures, agent), run, session)
+
+
 class Seals(Protocol):
     """Close and open what one agent sends another on a detour."""
 

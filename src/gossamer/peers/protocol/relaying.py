@@ -20,11 +20,9 @@ from gossamer.agents.exchange import Message, join_parts
 from gossamer.agents.relays import AgentRoutes, Route
 from gossamer.errors import GossamerError
 from gossamer.generators import delegate
-from gossamer.peers.protocol.boxes import Boxes, BrokenBoxError, Moment, OpenBoxes, SealedBoxes
+from gossamer.peers.protocol.boxes import Boxes, BrokenBoxError, Moment
 from gossamer.peers.protocol.exchanges import PlannedExchange
 from gossamer.peers.protocol.magnitudes import MagnitudeBounds
-from gossamer.peers.protocol.pads import make_pair_keys
-from gossamer.peers.protocol.signatures import UNSIGNED, Signatures
 from gossamer.peers.protocol.wire import RefusedError, max_magnitude
 
 _Value = TypeVar("_Value")
@@ -151,13 +149,6 @@ class Relays:
                     f"out what agent {sender} runs"
                 ) from None
         return rows
-
-
-def make_boxes(signatures: Signatures, agent: int, run: str, session: bytes) -> Boxes:
-    """The boxes of an agent in a session; open ones where agents have no keys."""
-    if signatures is UNSIGNED:
-        return OpenBoxes(SealedBoxes.overhead)
-    return SealedBoxes(make_pair_keys(signatures, agent), run, session)
 
 
 def describe_route(path: Route) -> str:
